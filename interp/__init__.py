@@ -1,0 +1,11 @@
+"""Which algorithm does a linear transformer run? Give it a checkpoint, get a verdict with coefficients and proof."""
+
+from pathlib import Path
+
+__version__ = "0.1.0"
+
+# The rooms (models, checkpoints, probes, reports) are sub-packages of this one but lie beside this folder in a source
+# checkout, where the current folder can shadow the installed package. Let them be found there as well.
+_root = Path(__file__).resolve().parent.parent
+if (_root / "pyproject.toml").is_file() and (_root / "models" / "specification.py").is_file():
+    __path__.append(str(_root))

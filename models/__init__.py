@@ -1,0 +1,1 @@
+"""Model specification, hooked layers, tasks, training."""

@@ -1,0 +1,26 @@
+"""Tasks: where prompts come from, and the best that can be done on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.tasks.noisy_regression import GramPrompts, NoiseLaw, NoisyRegression, RegressionPrompts
+
+__all__ = ["TASKS", "GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "task_from_dict"]
+
+TASKS = {NoisyRegression.name: NoisyRegression}
+
+
+def task_from_dict(fields: Mapping[str, Any] | None) -> NoisyRegression:
+    """The task a checkpoint names. Raises LayoutError when there is none, or none this version knows."""
+    if fields is None:
+        raise LayoutError(
+            'the checkpoint names no task, so there are no prompts to run; add e.g. task = {"name": "noisy_regression", '
+            '"dim": 10, "context": 20, "noise": {"uniform": [0, 5]}} in a --spec file'
+        )
+    name = fields.get("name")
+    if name not in TASKS:
+        raise LayoutError(f"task.name is {name!r}; {did_you_mean(str(name), TASKS)}")
+    return TASKS[name].from_dict(fields)
