@@ -1,0 +1,251 @@
+"""Fitting the parameters of an algorithm family to a network by what they do to its predictions.
+
+A family is a set of layers T - r I = s * sum_k theta[l, k] B_k(G), linear in its parameters layer by layer. With
+Gamma_l = d prediction / d T^l (``models.gram.adjoint``) and design columns X[l, k] = <Gamma_l, s B_k(G_l)>:
+
+- ``output_estimate``: within layer l, regress the first-order effect of the network's real update, <Gamma_l, T_l - r I>,
+  on the effects of the basis maps, Gamma and G being the network's. One row per prompt and output; prompts are
+  independent, so standard errors are clustered by prompt.
+- ``refit``: all theta together, so that the family's predictions match the network's (Levenberg-Marquardt). There
+  the same columns, with Gamma and G of the family itself, are the Jacobian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
+
+__all__ = [
+    "Estimate",
+    "Parametrisation",
+    "Prompts",
+    "Sensitivities",
+    "output_estimate",
+    "predict",
+    "refit",
+    "sensitivities",
+]
+
+ROUNDING = 1e-13  # relative rounding error of a prediction or derivative in float64, a few layers deep
+COLLINEAR = 1e-7  # a direction of theta that changes the predictions this little (relative) is not determined
+CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
+
+
+class Parametrisation(Protocol):
+    """A family whose layers are linear in theta, layer by layer."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many parameters each layer has."""
+        ...
+
+    def design(
+        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, "prompt parameter"]:
+        """<gamma, d T_l / d theta_k> at the given Gram matrix."""
+        ...
+
+    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """Prompts for a fit: Gram matrices, query tokens, and which token coordinates are read (with which sign)."""
+
+    gram: Float[Tensor, "prompt D D"]
+    query: Float[Tensor, "prompt query D"]
+    readout: tuple[int, ...]
+    sign: int
+
+    def __getitem__(self, index: slice) -> Prompts:
+        return Prompts(self.gram[index], self.query[index], self.readout, self.sign)
+
+    @property
+    def count(self) -> int:
+        return self.gram.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.query.shape[1] * len(self.readout)
+
+    def read(self, tokens: Float[Tensor, "prompt query D"]) -> Float[Tensor, "prompt output"]:
+        return self.sign * tokens[..., list(self.readout)].flatten(1)
+
+
+def predict(layers: LayerMaps, prompts: Prompts) -> Float[Tensor, "prompt output"]:
+    return prompts.read(forward(layers, prompts.gram, prompts.query).queries[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivities:
+    """Predictions with their derivatives: ``gammas[o][l]`` is d prediction_o / d T^l, one matrix per prompt."""
+
+    prediction: Float[Tensor, "prompt output"]
+    trajectory: GramTrajectory
+    gammas: tuple[tuple[Float[Tensor, "prompt D D"], ...], ...]
+
+
+def sensitivities(layers: LayerMaps, prompts: Prompts) -> Sensitivities:
+    trajectory = forward(layers, prompts.gram, prompts.query)
+    gammas = []
+    for query in range(prompts.query.shape[1]):
+        for coordinate in prompts.readout:
+            seed = torch.zeros_like(prompts.query)
+            seed[:, query, coordinate] = prompts.sign
+            gammas.append(tuple(adjoint(layers, trajectory, seed)))
+    return Sensitivities(prompts.read(trajectory.queries[-1]), trajectory, tuple(gammas))
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Fitted parameters, with standard errors clustered by prompt.
+
+    ``determined[k]`` is False when the data do not fix parameter k; ``partners[k]`` then names the parameters along
+    which it trades off (indices into theta). ``unexplained`` is the share of the variance left on the fitted prompts.
+    """
+
+    theta: Float[Tensor, " parameter"]
+    stderr: Float[Tensor, " parameter"]
+    determined: tuple[bool, ...]
+    partners: tuple[tuple[int, ...], ...]
+    unexplained: float
+    steps: int = 0
+
+
+def _design(
+    parametrisation: Parametrisation, layer: int, sensed: Sensitivities
+) -> Float[Tensor, "prompt output parameter"]:
+    gram = sensed.trajectory.grams[layer]
+    return torch.stack([parametrisation.design(layer, g[layer], gram) for g in sensed.gammas], 1)
+
+
+def output_estimate(parametrisation: Parametrisation, network: LayerMaps, sensed: Sensitivities) -> Estimate:
+    """The output-weighted estimate, layer by layer. ``sensed`` are the network's own sensitivities."""
+    parts = []
+    for layer, size in enumerate(parametrisation.sizes):
+        if size == 0:
+            continue
+        update = network.update(layer, sensed.trajectory.grams[layer])
+        effect = torch.stack([(g[layer] * update).sum((-1, -2)) for g in sensed.gammas], 1)
+        parts.append(_least_squares(_design(parametrisation, layer, sensed), effect))
+    offsets = [sum(p.theta.numel() for p in parts[:i]) for i in range(len(parts))]
+    empty = torch.zeros(0, dtype=sensed.prediction.dtype)
+    return Estimate(
+        theta=torch.cat([empty, *(p.theta for p in parts)]),
+        stderr=torch.cat([empty, *(p.stderr for p in parts)]),
+        determined=tuple(d for p in parts for d in p.determined),
+        partners=tuple(tuple(k + o for k in ks) for p, o in zip(parts, offsets, strict=True) for ks in p.partners),
+        unexplained=float(sum(p.unexplained for p in parts) / max(len(parts), 1)),
+    )
+
+
+def _least_squares(
+    design: Float[Tensor, "prompt output parameter"], response: Float[Tensor, "prompt output"]
+) -> Estimate:
+    """Least squares without intercept; sandwich covariance with one cluster per prompt, residuals inflated by their
+    leverage (HC3 for one output per prompt), so that it stays honest with heavy tails and few prompts."""
+    rows, flat = design.flatten(0, 1), response.flatten()
+    norms = rows.norm(dim=0)
+    scale = torch.where(norms > 0, norms, 1.0)
+    U, S, Vh = torch.linalg.svd(rows / scale, full_matrices=False)
+    kept = S > COLLINEAR * S.max().clamp_min(1e-300)
+    inverse = torch.where(kept, 1.0 / torch.where(kept, S, 1.0), 0.0)
+    theta = (Vh.mT * inverse) @ (U.mT @ flat) / scale
+    residual = flat - rows @ theta
+    leverage = (U[:, kept] ** 2).sum(-1).clamp(max=1 - 1e-6)
+    score = ((residual / (1 - leverage))[:, None] * U).unflatten(0, design.shape[:2]).sum(1)
+    root = (Vh.mT * inverse) @ score.mT / scale[:, None]
+    # What is fitted exactly is still only known to rounding.
+    floor = ROUNDING * flat.norm() * ((Vh.mT * inverse) ** 2).sum(-1).sqrt() / scale
+    stderr = (root**2).sum(-1).sqrt() + floor
+    determined, partners = _determined(S, Vh, kept, norms)
+    power = float((flat**2).sum())
+    return Estimate(theta, stderr, determined, partners, float((residual**2).sum()) / power if power > 0 else 0.0)
+
+
+def _determined(S: Tensor, Vh: Tensor, kept: Tensor, norms: Tensor) -> tuple[tuple[bool, ...], tuple[tuple[int, ...], ...]]:
+    """Which parameters have no part in a direction that the data leave free, and the others of that direction."""
+    free = Vh[~kept]
+    share = (free**2).sum(0).sqrt()
+    determined = tuple(bool(ok) for ok in (share < 0.01) & (norms > 0))
+    partners = []
+    for k, ok in enumerate(determined):
+        if ok or len(free) == 0:
+            partners.append(())
+            continue
+        direction = free[free[:, k].abs().argmax()]
+        partners.append(tuple(int(j) for j in torch.nonzero(direction.abs() > 0.1).flatten() if int(j) != k))
+    return determined, tuple(partners)
+
+
+def refit(
+    parametrisation: Parametrisation,
+    prompts: Prompts,
+    target: Float[Tensor, "prompt output"],
+    starts: Sequence[Float[Tensor, " parameter"]],
+    max_steps: int = 40,
+) -> Estimate:
+    """Minimise sum (prediction_theta - target)^2 over all layers by Levenberg-Marquardt, from the best of ``starts``.
+
+    The second-best start is tried as well when the first ends with more than 1 % of the variance unexplained.
+    """
+    power = float((target**2).sum())
+    if power == 0 or sum(parametrisation.sizes) == 0:
+        nothing = torch.zeros(sum(parametrisation.sizes), dtype=target.dtype)
+        return Estimate(nothing, nothing * float("nan"), (False,) * len(nothing), ((),) * len(nothing), float(power > 0))
+    ranked = sorted(starts, key=lambda theta: _cost(parametrisation, prompts, target, theta))
+    best: Estimate | None = None
+    for start in ranked[:2]:
+        candidate = _levenberg_marquardt(parametrisation, prompts, target, start, max_steps)
+        if best is None or candidate.unexplained < best.unexplained:
+            best = candidate
+        if best.unexplained < 0.01:
+            break
+    assert best is not None  # there is at least one start
+    return best
+
+
+def _cost(parametrisation: Parametrisation, prompts: Prompts, target: Tensor, theta: Tensor) -> float:
+    cost = float(((predict(parametrisation.build(theta), prompts) - target) ** 2).sum())
+    return cost if cost == cost else float("inf")
+
+
+def _levenberg_marquardt(
+    parametrisation: Parametrisation, prompts: Prompts, target: Tensor, theta: Tensor, max_steps: int
+) -> Estimate:
+    power = float((target**2).sum())
+    cost, damping, steps = _cost(parametrisation, prompts, target, theta), 1e-3, 0
+    while True:
+        sensed = sensitivities(parametrisation.build(theta), prompts)
+        jacobian = torch.cat([_design(parametrisation, layer, sensed) for layer in range(len(parametrisation.sizes))], -1)
+        residual = target - sensed.prediction
+        if steps >= max_steps or not cost > CONVERGED * power or not bool(torch.isfinite(jacobian).all()):
+            break
+        rows, flat = jacobian.flatten(0, 1), residual.flatten()
+        scale = rows.norm(dim=0).clamp_min(1e-300)
+        normal, gradient = (rows / scale).mT @ (rows / scale), (rows / scale).mT @ flat
+        improved = False
+        while not improved and damping < 1e8:
+            step = torch.linalg.solve(normal + damping * torch.eye(len(scale), dtype=rows.dtype), gradient) / scale
+            proposal = _cost(parametrisation, prompts, target, theta + step)
+            improved = proposal < cost
+            damping = damping / 10 if improved else damping * 4
+        if not improved:
+            break
+        gain = (cost - proposal) / cost
+        theta, cost, steps = theta + step, proposal, steps + 1
+        damping = max(damping, 1e-14)
+        if gain < 1e-6 and cost > 1e-12 * power:  # a flat valley; exact fits go on to rounding
+            max_steps = steps
+    if not bool(torch.isfinite(jacobian).all()):
+        unknown = torch.full_like(theta, float("nan"))
+        return Estimate(theta, unknown, (False,) * len(theta), ((),) * len(theta), 1.0, steps)
+    local = _least_squares(jacobian, residual)
+    return Estimate(theta, local.stderr, local.determined, local.partners, cost / power, steps)

@@ -1,0 +1,188 @@
+"""Which family explains the network: fit each on one half of the prompts, score it on the other.
+
+Fidelity is the held-out R^2 of a family's predictions against the network's. The smallest family is preferred unless a
+larger one that contains it explains materially more. All tolerances are the named constants below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.estimates import Estimate, Parametrisation, Prompts, Sensitivities, output_estimate, predict, refit
+from interp.families import FAMILIES, BasisFamily, Family, PreconditionedGD
+from interp.gauge import LiveCoordinates, project
+from interp.models.gram import HeadLayers
+from interp.models.specification import ModelSpec
+from interp.unrolling import label_indices
+
+__all__ = ["Candidate", "Score", "bootstrap_fidelity", "choose", "fit_families"]
+
+RECOGNIZED = 0.95  # fidelity from which a family is said to explain the network …
+RECOGNIZED_LOWER = 0.90  # … provided the lower end of its interval reaches this
+NEGLIGIBLE = 1e-6  # share of the variance below which a smaller family needs no further term
+TENFOLD = 10.0  # a larger family that leaves this many times less is the better account even of a small remainder
+EXACT = 1e-12  # share of the variance that rounding may leave: the network is the family
+ROWS_PER_PARAMETER = 4  # fewest fitted rows per parameter for a family to be tried
+BOOTSTRAP = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Fidelity on held-out prompts with a 95 % bootstrap interval over prompts. None when the network is constant."""
+
+    fidelity: float | None
+    interval: tuple[float | None, float | None]
+
+    @property
+    def unexplained(self) -> float:
+        return float("inf") if self.fidelity is None else 1.0 - self.fidelity
+
+    @property
+    def recognized(self) -> bool:
+        lower = self.interval[0]
+        return self.fidelity is not None and lower is not None and self.fidelity >= RECOGNIZED and lower >= RECOGNIZED_LOWER
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidate:
+    """A fitted and scored family; ``skipped`` says why when it was not tried."""
+
+    family: Family
+    parametrisation: Parametrisation | None
+    output: Estimate | None
+    fit: Estimate | None
+    prediction: Float[Tensor, "prompt output"] | None  # on the held-out prompts
+    score: Score
+    skipped: str | None = None
+
+    @property
+    def parameters(self) -> int:
+        return 0 if self.parametrisation is None else sum(self.parametrisation.sizes)
+
+
+def bootstrap_fidelity(
+    prediction: Float[Tensor, "prompt output"], reference: Float[Tensor, "prompt output"], seed: int
+) -> Score:
+    """R^2 = 1 - sum (prediction - reference)^2 / sum (reference - mean)^2, resampling whole prompts."""
+    error = ((prediction - reference) ** 2).sum(1)
+    spread = ((reference - reference.mean(0)) ** 2).sum(1)
+    if not bool(torch.isfinite(error).all()) or not float(spread.sum()) > 0:
+        return Score(fidelity=None, interval=(None, None))
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randint(len(error), (BOOTSTRAP, len(error)), generator=generator)
+    ratios = 1.0 - error[draws].sum(1) / spread[draws].sum(1).clamp_min(1e-300)
+    low, high = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=ratios.dtype)).tolist()
+    return Score(fidelity=1.0 - float(error.sum() / spread.sum()), interval=(low, high))
+
+
+def fit_families(
+    network: HeadLayers,
+    spec: ModelSpec,
+    live: LiveCoordinates,
+    fitted: Prompts,
+    sensed: Sensitivities,
+    held_out: Prompts,
+    reference: Float[Tensor, "prompt output"],
+    seed: int,
+) -> tuple[Candidate, ...]:
+    """Fit every family on ``fitted`` (with the network's sensitivities there), score it on ``held_out``, where the
+    network predicts ``reference``."""
+    out: list[Candidate] = []
+    for entry in FAMILIES:
+        parametrisation, skipped = _parametrise(entry, network, spec, live, fitted, out)
+        if parametrisation is None:
+            out.append(
+                Candidate(
+                    family=entry, parametrisation=None, output=None, fit=None, prediction=None,
+                    score=Score(fidelity=None, interval=(None, None)), skipped=skipped,
+                )
+            )  # fmt: skip
+            continue
+        output = output_estimate(parametrisation, network, sensed)
+        starts = [output.theta]
+        if isinstance(parametrisation, BasisFamily):
+            starts.append(_weight_start(parametrisation, network, live))
+        fit = refit(parametrisation, fitted, sensed.prediction, starts)
+        prediction = predict(parametrisation.build(fit.theta), held_out)
+        score = bootstrap_fidelity(prediction, reference, seed)
+        out.append(
+            Candidate(family=entry, parametrisation=parametrisation, output=output, fit=fit, prediction=prediction, score=score)
+        )
+    return tuple(out)
+
+
+def _parametrise(
+    entry: Family, network: HeadLayers, spec: ModelSpec, live: LiveCoordinates, fitted: Prompts, done: list[Candidate]
+) -> tuple[Parametrisation | None, str | None]:
+    if entry.name != "preconditioned-gd":
+        return BasisFamily.named(entry.name, spec, live, network.scale), None
+    inputs, label = label_indices(spec)
+    if len(label) != 1:
+        return None, "skipped, because the label is a vector"
+    if any(c.family.name == "gd" and c.score.unexplained < EXACT for c in done):
+        return None, "skipped, because gd is already exact"
+    needed = ROWS_PER_PARAMETER * network.layers * len(inputs) ** 2
+    if needed > fitted.count * fitted.outputs:
+        return None, f"skipped, because its {needed // ROWS_PER_PARAMETER} numbers need {2 * needed} prompts (--prompts)"
+    return PreconditionedGD(inputs, label[0], spec.width, network.layers, network.scale, network.residual), None
+
+
+def _weight_start(
+    parametrisation: BasisFamily, network: HeadLayers, live: LiveCoordinates
+) -> Float[Tensor, " parameter"]:
+    rows = [
+        project(network.P[layer], network.Q[layer], parametrisation.maps, live, layer).coefficients
+        for layer in range(network.layers)
+    ]
+    return parametrisation.flatten(torch.stack(rows))
+
+
+def choose(candidates: tuple[Candidate, ...]) -> tuple[Candidate | None, Mapping[str, str]]:
+    """The smallest recognized family that no larger one improves on, and for every family why it was or was not it."""
+    why: dict[str, str] = {}
+    chosen: Candidate | None = None
+    for candidate in sorted(candidates, key=lambda c: c.parameters):
+        name = candidate.family.name
+        if candidate.skipped is not None:
+            why[name] = candidate.skipped
+        elif not candidate.score.recognized:
+            why[name] = _too_low(candidate.score)
+        elif chosen is not None and chosen.family.name in candidate.family.contains:
+            why[name] = f"explains no more than {chosen.family.name}, which it contains"
+        elif (better := next((c for c in candidates if _improves(c, candidate)), None)) is not None:
+            why[name] = (
+                f"{better.family.name} leaves {better.score.unexplained:.2g} of the variance, "
+                f"this {candidate.score.unexplained:.2g}"
+            )
+        elif chosen is None:
+            chosen = candidate
+            why[name] = "the smallest family that explains the network"
+        else:
+            why[name] = f"{chosen.family.name} has fewer numbers"
+    return chosen, why
+
+
+def _too_low(score: Score) -> str:
+    if score.fidelity is None:
+        return "fidelity is undefined: the network's prediction is constant or not finite"
+    if score.fidelity < RECOGNIZED:
+        return f"fidelity below {RECOGNIZED}"
+    return f"the interval of its fidelity reaches below {RECOGNIZED_LOWER}"
+
+
+def _improves(larger: Candidate, smaller: Candidate) -> bool:
+    """Whether ``larger`` contains ``smaller`` and explains materially more: by more than its worth, or (families of a
+    few numbers) ten times less left over, or exactly what the smaller does not."""
+    if smaller.family.name not in larger.family.contains or not larger.score.recognized:
+        return False
+    left, leaves = smaller.score.unexplained, larger.score.unexplained
+    if left - leaves > larger.family.worth:
+        return True
+    if left < NEGLIGIBLE:
+        return False
+    return leaves < EXACT or (larger.family.name != "preconditioned-gd" and leaves < left / TENFOLD)
