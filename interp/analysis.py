@@ -1,0 +1,148 @@
+"""The main job: one checkpoint in, one ``Analysis`` out.
+
+Prompts are drawn from the task of the checkpoint with seeds derived from one: half to fit on, half to score on, and
+others to tune the baselines. Everything is float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from interp.checkpoints.opening import Checkpoint
+from interp.estimates import Prompts, sensitivities
+from interp.evidence import depth_losses, implicit_models, loss, reference_losses, solves_task, tuned_baselines
+from interp.gauge import live_coordinates
+from interp.identification import Candidate, choose, fit_families
+from interp.models.errors import LayoutError, UsageError
+from interp.models.gram import forward, head_layers
+from interp.models.specification import ModelSpec
+from interp.models.tasks import RegressionPrompts, task_from_dict
+from interp.models.transformer import LinearTransformer
+from interp.provenance import checkpoint_info, provenance, recorded_weights
+from interp.probes.linearity import linearity_r2
+from interp.recovered import describe_layers, family_rows, verdict
+from interp.results import Analysis, Evidence, Loss
+from interp.unrolling import label_indices, unclipped
+
+__all__ = ["DEFAULT_PROMPTS", "analyse"]
+
+DEFAULT_PROMPTS = 4096
+FEWEST_PROMPTS = 64
+FEW = 64  # prompts enough for what is exact: zero patterns, and agreement with the hooked model
+MEMORY = 8 * 2**30  # bytes that the intermediate matrices of a run may take
+
+
+def analyse(
+    checkpoint: Checkpoint,
+    prompts: int = DEFAULT_PROMPTS,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda step: None,
+    command: str | None = None,
+) -> Analysis:
+    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task.
+
+    Raises LayoutError when the model or its task is of a kind that has no families yet, UnreadableFile for weights that
+    are not finite, UsageError for a number of prompts that is too small or needs too much memory.
+    """
+    model = checkpoint.model.require_finite().to(torch.float64)
+    spec, task = model.spec, task_from_dict(model.spec.task)
+    if spec.attention.keys == "causal":
+        raise LayoutError(
+            "attention.keys is 'causal'; identification needs shared keys ('context' or 'all'), causal models can only be "
+            "inspected and unrolled"
+        )
+    _require_affordable(model, prompts)
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
+
+    progress("running the network")
+    notes: list[str] = list(checkpoint.notes)
+    half = prompts // 2
+    fitted, held_out = (_usable(model, task.sample(half, s), notes) for s in seeds[:2])
+    network = head_layers(model, task.context)
+    fit_prompts, test_prompts = (_gram_prompts(p, spec) for p in (fitted, held_out))
+    live = live_coordinates(network, fit_prompts.gram[:FEW], fit_prompts.query[:FEW], fit_prompts.readout)
+    sensed = sensitivities(network, fit_prompts)
+    trajectory = forward(network, test_prompts.gram, test_prompts.query)
+    reference = test_prompts.read(trajectory.queries[-1])
+
+    progress("fitting the families")
+    candidates = fit_families(network, spec, live, fit_prompts, sensed, test_prompts, reference, seeds[2])
+    chosen, why = choose(candidates)
+    best = chosen or _closest(candidates)
+
+    progress("comparing with classical algorithms")
+    baselines = tuned_baselines(task, prompts, seeds[3])
+    target = held_out.target.flatten(1)
+    losses = [*reference_losses(task, held_out, baselines), loss("network", "the network", reference, target)]
+    if best is not None and best.prediction is not None:
+        label = f"recovered algorithm ({best.family.name})" if chosen else f"closest family ({best.family.name})"
+        losses.append(loss("recovered", label, best.prediction, target))
+    solves, share = solves_task(reference, task.oracle(held_out).flatten(1), target)
+
+    progress("checking the unrolling token by token")
+    linearity = linearity_r2(model, held_out[:FEW])
+    return Analysis(
+        checkpoint=checkpoint_info(checkpoint),
+        task=task.to_dict(),
+        layers=describe_layers(network, spec, live, candidates, chosen),
+        families=family_rows(candidates, chosen, why, target),
+        verdict=verdict(chosen, best, solves, share, losses),
+        evidence=Evidence(
+            prompts=held_out.count,
+            losses=_ladder(losses),
+            depth_losses=depth_losses(trajectory, spec, held_out.target),
+            notes=tuple(notes),
+        ),
+        implicit=implicit_models(trajectory, spec, task, held_out, baselines, linearity),
+        provenance=provenance(prompts, seed, command),
+        weights=recorded_weights(model),
+    )
+
+
+def _require_affordable(model: LinearTransformer, prompts: int) -> None:
+    if prompts < FEWEST_PROMPTS:
+        raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more: half are fitted on, half scored on")
+    # Maps, Gram matrices and derivatives of every layer, with temporaries, on half of the prompts.
+    each = 4 * 8 * model.layers * model.spec.width**2
+    if prompts * each > MEMORY:
+        raise UsageError(
+            f"asked for {prompts} prompts of a model with {model.layers} layers and D = {model.spec.width}, which would take "
+            f"about {prompts * each / 2**30:.0f} GiB; use --prompts {MEMORY // each} or fewer"
+        )
+
+
+def _usable(model: LinearTransformer, prompts: RegressionPrompts, notes: list[str]) -> RegressionPrompts:
+    """Leave out the prompts whose tokens meet the clip (no linear map describes them) or overflow, and say so."""
+    grams = prompts.grams(model.spec)
+    trajectory = forward(head_layers(model, prompts.context), grams.gram, grams.query)
+    finite = torch.stack([torch.isfinite(T).flatten(1).all(-1) for T in (*trajectory.maps, trajectory.queries[-1])]).all(0)
+    kept = finite & unclipped(model, trajectory, *prompts.tokens(model.spec))
+    if not bool(kept.all()):
+        notes.append(
+            f"{int((~finite).sum())} of {prompts.count} prompts overflow and {int((finite & ~kept).sum())} meet the clip; "
+            "they are left out of every figure"
+        )
+    if int(kept.sum()) < FEWEST_PROMPTS // 2:
+        raise UsageError(
+            f"only {int(kept.sum())} of {prompts.count} prompts pass through the network without overflow or clipping; "
+            "expected a network that is finite on its own task (check the task, the scale and the weights)"
+        )
+    return prompts[kept]
+
+
+def _gram_prompts(prompts: RegressionPrompts, spec: ModelSpec) -> Prompts:
+    grams = prompts.grams(spec)
+    return Prompts(grams.gram, grams.query, tuple(label_indices(spec)[1]), spec.readout.sign)
+
+
+def _closest(candidates: Sequence[Candidate]) -> Candidate | None:
+    scored = [c for c in candidates if c.score.fidelity is not None]
+    return max(scored, key=lambda c: c.score.fidelity or 0.0, default=None)
+
+
+def _ladder(losses: Sequence[Loss]) -> tuple[Loss, ...]:
+    """From worst to best; what has no figure comes first."""
+    return tuple(sorted(losses, key=lambda entry: -entry.mse if entry.mse is not None else float("-inf")))
