@@ -11,7 +11,7 @@ derivative of any output with respect to every layer map at the cost of about tw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -23,10 +23,12 @@ from interp.models.transformer import LinearTransformer
 __all__ = ["GramTrajectory", "HeadLayers", "LayerMaps", "adjoint", "forward", "head_layers"]
 
 
+@runtime_checkable  # so that beartype can check it in tests
 class LayerMaps(Protocol):
     """Layers as maps G -> T - r I. A network and a recovered algorithm are both of this kind."""
 
-    residual: float
+    @property
+    def residual(self) -> float: ...
 
     @property
     def layers(self) -> int: ...
