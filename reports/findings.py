@@ -1,0 +1,308 @@
+"""What the numbers of an Analysis say, in sentences: shared by the terminal and the HTML report.
+
+Every sentence about the network is computed from its numbers, so the title of a figure cannot contradict the figure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from interp.reports.numbers import DASH, Z95, estimate, interval, number, percent
+from interp.results import Analysis, Coefficient, Family, Layer, Loss
+
+__all__ = [
+    "DEAD",
+    "PAIRED",
+    "ZERO",
+    "CoefficientRow",
+    "Remark",
+    "Status",
+    "baseline_label",
+    "chosen_family",
+    "coefficient_finding",
+    "coefficient_rows",
+    "coefficients",
+    "depth_finding",
+    "distance_finding",
+    "family_finding",
+    "fidelity_sentence",
+    "in_words",
+    "loss",
+    "loss_finding",
+    "missing_parts",
+    "notes",
+    "remarks",
+    "split_finding",
+    "status",
+    "task_sentence",
+]
+
+_MEANING = {
+    "gd": "Every layer takes one step of gradient descent on the squared error of the examples in the prompt.",
+    "gd++": "Every layer takes one step of gradient descent on the examples in the prompt and also transforms the "
+    "inputs (ω_xx), which evens out their variances so that later steps converge faster.",
+    "diag": "Gradient descent that transforms its inputs (ω_xx), with two more terms: ω_xy moves inputs along the "
+    "labels and ω_yy rescales labels by their energy. Both let the step adapt to how noisy the prompt is.",
+    "equivariant": "Every layer treats all directions of the input alike: the four ω terms and the trace terms.",
+    "preconditioned-gd": "Every layer takes a gradient step that is multiplied by a fixed matrix: some directions of "
+    "the input are learned faster than others.",
+    "unrecognized": "None of the known algorithm families predicts what this network predicts.",
+}
+
+DEAD = "never reaches the output, so nothing is claimed about it"
+ZERO = "the output estimate is not distinguishable from 0 at 95 %"
+PAIRED = "all on the same prompts, so differences between two rows are surer than the standard errors suggest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """The verdict in two or three words; the tone picks a colour, and no colour stands without its words."""
+
+    tone: Literal["good", "caution", "bad"]
+    words: str
+
+
+def status(analysis: Analysis) -> Status:
+    verdict = analysis.verdict
+    if not verdict.solves_task:
+        return Status(tone="bad", words="does not solve the task")
+    if not verdict.recognized:
+        return Status(tone="caution", words="not recognized")
+    return Status(tone="good", words=f"recognized: {verdict.algorithm}")
+
+
+def chosen_family(analysis: Analysis) -> Family | None:
+    return next((f for f in analysis.families if f.chosen), None)
+
+
+def loss(losses: Iterable[Loss], name: str) -> Loss | None:
+    return next((entry for entry in losses if entry.name == name and entry.mse is not None), None)
+
+
+def baseline_label(analysis: Analysis, name: str) -> str:
+    """A baseline's name for people, where the loss ladder has one."""
+    return next((entry.label for entry in analysis.evidence.losses if entry.name == name), name)
+
+
+def notes(analysis: Analysis) -> tuple[str, ...]:
+    """What was done to the file and what was skipped, each once."""
+    return tuple(dict.fromkeys((*analysis.checkpoint.notes, *analysis.evidence.notes)))
+
+
+def missing_parts(analysis: Analysis) -> tuple[str, ...]:
+    """The parts of the report that the analysis has nothing for."""
+    parts = {
+        "coefficients": analysis.layers,
+        "losses": analysis.evidence.losses,
+        "families": analysis.families,
+        "implicit weights": analysis.implicit,
+    }
+    return tuple(name for name, entries in parts.items() if not entries)
+
+
+# --- verdict ------------------------------------------------------------------------------------------------------
+
+
+def in_words(analysis: Analysis) -> str:
+    """What the algorithm does, for a reader who has never seen its name; empty when nothing is known."""
+    name = analysis.verdict.algorithm
+    if name == "unrecognized" and all(f.fidelity is None for f in analysis.families):
+        return ""
+    return _MEANING.get(name, "")
+
+
+def fidelity_sentence(analysis: Analysis) -> str:
+    verdict = analysis.verdict
+    if verdict.fidelity is None:
+        return "not measured"
+    lo, hi = verdict.fidelity_ci
+    sure = ", 95 % interval in brackets" if lo is not None and hi is not None else ", no interval"
+    value = interval(verdict.fidelity, verdict.fidelity_ci)
+    return f"R² {value} of the network's predictions on {analysis.evidence.prompts} held-out prompts{sure}"
+
+
+def task_sentence(analysis: Analysis) -> str:
+    """Whether it beats predicting zero, with the losses that say so."""
+    losses = analysis.evidence.losses
+    network, null, oracle = (loss(losses, name) for name in ("network", "null", "oracle"))
+    answer = "yes" if analysis.verdict.solves_task else "no"
+    if network is None:
+        return f"{answer} (its loss was not measured)"
+    against = [f"{number(null.mse)} for predicting zero"] if null else []
+    against += [f"{number(oracle.mse)} for the best possible"] if oracle else []
+    tail = f", against {' and '.join(against)}" if against else ""
+    return f"{answer}: mean squared error {estimate(network.mse, network.stderr)} on fresh prompts{tail}"
+
+
+# --- coefficients -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a reader must know before believing the numbers of a row, in a word or two and in full."""
+
+    short: str
+    full: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoefficientRow:
+    """One row of the coefficients table, as text."""
+
+    layer: int
+    symbol: str
+    output: str
+    weight: str
+    refit: str
+    remarks: tuple[Remark, ...]
+    live: bool
+
+
+def coefficients(layer: Layer, *, traces: bool) -> tuple[tuple[str, Coefficient], ...]:
+    """(symbol, coefficient) pairs of a layer; the first index of a symbol is the destination."""
+    pairs = [(f"ω_{name}", c) for name, c in layer.omega.items()]
+    if traces:
+        pairs += [(f"τ_{name}", c) for name, c in layer.trace.items()]
+    return tuple(pairs)
+
+
+def _clear(value: float | None, stderr: float | None) -> bool:
+    """Is the value distinguishable from zero at 95 %?"""
+    return value is not None and value != 0 and (stderr is None or abs(value) > Z95 * stderr)
+
+
+def remarks(c: Coefficient) -> tuple[Remark, ...]:
+    if not c.live:
+        return (Remark("dead", DEAD),)
+    out = []
+    if c.undetermined:
+        out.append(Remark("undetermined", c.undetermined))
+    if c.output is not None and c.stderr is not None and not _clear(c.output, c.stderr):
+        out.append(Remark("0 within error", ZERO))
+    named = [("weight", c.weight, c.stderr), ("output", c.output, c.stderr)]
+    if not c.undetermined:
+        named.append(("refit", c.refit, c.refit_stderr))
+    sure = {name: value for name, value, stderr in named if value is not None and _clear(value, stderr)}
+    positive, negative = [n for n, v in sure.items() if v > 0], [n for n, v in sure.items() if v < 0]
+    if positive and negative:
+        out.append(Remark("signs disagree", f"{_and(positive)} above 0, {_and(negative)} below"))
+    elif len(sure) > 1 and (ratio := max(map(abs, sure.values())) / min(map(abs, sure.values()))) > 2:
+        out.append(Remark("estimates differ", f"the largest estimate is {number(ratio, 2)} times the smallest"))
+    return tuple(out)
+
+
+def coefficient_rows(analysis: Analysis, *, traces: bool) -> tuple[CoefficientRow, ...]:
+    rows = []
+    for layer in analysis.layers:
+        for symbol, c in coefficients(layer, traces=traces):
+            refit = "undetermined" if c.undetermined else estimate(c.refit, c.refit_stderr)
+            rows.append(
+                CoefficientRow(
+                    layer=layer.index,
+                    symbol=symbol,
+                    output=estimate(c.output, c.stderr) if c.live else DASH,
+                    weight=number(c.weight) if c.live else DASH,
+                    refit=refit if c.live else DASH,
+                    remarks=remarks(c),
+                    live=c.live,
+                )
+            )
+    return tuple(rows)
+
+
+def coefficient_finding(analysis: Analysis) -> str:
+    live = [
+        (layer.index, symbol, c)
+        for layer in analysis.layers
+        for symbol, c in coefficients(layer, traces=False)
+        if c.live
+    ]
+    measured = [entry for entry in live if entry[2].output is not None and entry[2].stderr is not None]
+    if not measured:
+        return f"No coefficient was measured ({len(live)} reach the output)"
+    clear = [entry for entry in measured if _clear(entry[2].output, entry[2].stderr)]
+    opposed = [
+        f"{symbol} of layer {index}"
+        for index, symbol, c in live
+        if any(r.short == "signs disagree" for r in remarks(c))
+    ]
+    text = f"{len(clear)} of {len(measured)} coefficients that reach the output differ from 0 at 95 %"
+    return text + (f"; the estimates disagree in sign for {_and(opposed)}" if opposed else "")
+
+
+def _and(items: list[str], most: int = 3) -> str:
+    shown = items[:most] + ([f"{len(items) - most} more"] if len(items) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+# --- evidence -----------------------------------------------------------------------------------------------------
+
+
+def loss_finding(analysis: Analysis) -> str:
+    losses = analysis.evidence.losses
+    network, recovered, oracle, null = (loss(losses, name) for name in ("network", "recovered", "oracle", "null"))
+    if network is None or network.mse is None:
+        return "The network's loss was not measured"
+    best = f"; the best possible is {number(oracle.mse)}" if oracle else ""
+    if recovered is None or recovered.mse is None:
+        zero = f", predicting zero {number(null.mse)}" if null else ""
+        return f"The network errs by {number(network.mse)}{zero}{best}"
+    gap = (recovered.mse - network.mse) / network.mse if network.mse else 0.0
+    if abs(gap) < 0.005:
+        how = "errs as much as the network"
+    else:
+        how = f"errs {number(100 * abs(gap), 2)} % {'more' if gap > 0 else 'less'} than the network"
+    what = "recovered algorithm" if analysis.verdict.recognized else "closest family"
+    return f"The {what} {how}: {number(recovered.mse)} against {number(network.mse)}{best}"
+
+
+def depth_finding(analysis: Analysis) -> str:
+    values = [entry.mse for entry in analysis.evidence.depth_losses]
+    if len(values) < 2 or any(v is None for v in values):
+        return "Error of the prediction read out after each layer"
+    mses = [v for v in values if v is not None]
+    rises = [str(i) for i, (before, after) in enumerate(itertools.pairwise(mses)) if after > before]
+    ends = f"from {number(mses[0])} to {number(mses[-1])}"
+    if not rises:
+        return f"Every layer lowers the error, {ends}"
+    return f"The error goes {ends}; layer {_and(rises)} raises it"
+
+
+def distance_finding(analysis: Analysis) -> str:
+    last = max(analysis.implicit, key=lambda m: m.layer, default=None)
+    known = {} if last is None else {name: d for name, d in last.distance.items() if d is not None}
+    if last is None or not known:
+        return "The distance of the implicit weights to the baselines was not measured"
+    name = min(known, key=lambda n: known[n])
+    stderr = last.distance_stderr.get(name)
+    return (
+        f"After the last layer the network's implicit weights are closest to {baseline_label(analysis, name)}: "
+        f"relative squared distance {estimate(known[name], stderr)}"
+    )
+
+
+def split_finding(analysis: Analysis) -> str:
+    splits = [layer.split for layer in analysis.layers if layer.split.residual is not None]
+    if not splits:
+        return "No layer has weights that reach the output"
+    least = min(s.block_scalar for s in splits if s.block_scalar is not None)
+    most = max(s.residual for s in splits if s.residual is not None)
+    where = "every layer" if len(splits) > 1 else "the layer"
+    return (
+        f"The four ω account for at least {percent(least)} of the weights of {where}; at most {percent(most)} breaks "
+        "the rotation symmetry"
+    )
+
+
+def family_finding(analysis: Analysis) -> str:
+    chosen = chosen_family(analysis)
+    if chosen is not None:
+        return f"{chosen.name} explains the network with {chosen.parameters} numbers"
+    scored = [f for f in analysis.families if f.fidelity is not None]
+    if not scored:
+        return "No family was scored"
+    best = max(scored, key=lambda f: f.fidelity or 0.0)
+    return f"No family explains the network; the nearest, {best.name}, reaches R² {number(best.fidelity)}"

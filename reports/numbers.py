@@ -1,0 +1,115 @@
+"""Numbers as text: as many digits as the uncertainty allows, and never fewer than it needs.
+
+The minus sign is the ASCII hyphen throughout, so that a number copied from a report is a number in any language.
+"""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["DASH", "Z95", "estimate", "interval", "is_finite", "number", "percent", "plain", "rounded"]
+
+DASH = "—"  # stands for "there is no such number"
+Z95 = 1.959964  # a 95 % interval is the estimate +- Z95 standard errors
+
+_MOST_DIGITS = 7  # a planted network has standard errors of 1e-12; nobody reads twelve digits
+
+
+def is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _exponent(value: float) -> int:
+    """k with 10^k <= |value| < 10^(k+1); 0 for 0."""
+    return math.floor(math.log10(abs(value))) if value else 0
+
+
+def _places(stderr: float) -> int:
+    """Decimal places that show one digit of ``stderr``, or two when the first is a 1 (0.02, but 0.018)."""
+    k = _exponent(stderr)
+    return (1 if stderr / 10.0**k < 1.95 else 0) - k
+
+
+def _needs_power(scale: float) -> bool:
+    return scale != 0 and not 1e-3 <= scale < 1e6
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """``digits`` significant digits, with a power of ten only below 1e-3 and from 1e6."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if value == 0:
+        return "0"
+    if _needs_power(abs(value)):
+        mantissa, power = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa}e{int(power)}"
+    return f"{value:.{max(digits - 1 - _exponent(value), 0)}f}"
+
+
+def rounded(value: float | None, stderr: float | None) -> str:
+    """The value to the last digit that its standard error leaves meaningful, without the error."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if not stderr or not math.isfinite(stderr):
+        return number(value)
+    if value and _exponent(value) + _places(stderr) + 1 > _MOST_DIGITS:
+        return number(value, _MOST_DIGITS)
+    scale = max(abs(value), stderr)
+    if _needs_power(scale):
+        k = _exponent(scale)
+        return f"{value / 10.0**k:z.{max(_places(stderr / 10.0**k), 0)}f}e{k}"
+    return f"{value:z.{max(_places(stderr), 0)}f}"
+
+
+def estimate(value: float | None, stderr: float | None) -> str:
+    """``-0.0153 ± 0.0002``: the value to the last digit that its standard error leaves meaningful."""
+    text = rounded(value, stderr)
+    if value is None or stderr is None or not (math.isfinite(value) and math.isfinite(stderr)):
+        return text
+    if stderr == 0:
+        return f"{text} ± 0"
+    if value and _exponent(value) + _places(stderr) + 1 > _MOST_DIGITS:
+        mantissa, power = f"{stderr:.0e}".split("e")
+        return f"{text} ± {mantissa}e{int(power)}"
+    if "e" in text:
+        mantissa, power = text.split("e")
+        places = len(mantissa.partition(".")[2])
+        return f"({mantissa} ± {stderr / 10.0 ** int(power):.{places}f})e{power}"
+    return f"{text} ± {stderr:.{max(_places(stderr), 0)}f}"
+
+
+def interval(value: float | None, bounds: tuple[float | None, float | None]) -> str:
+    """``0.99987 [0.99981, 0.99992]``: to the last digit that half the width leaves meaningful."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    lo, hi = bounds
+    if lo is None or hi is None or not (math.isfinite(lo) and math.isfinite(hi)):
+        return _short_of_one(value)
+    half = (hi - lo) / 2
+    if half <= 0:
+        return f"{_short_of_one(value)} [{_short_of_one(lo)}, {_short_of_one(hi)}]"
+    places = min(max(_places(half), 0), 12)
+    return f"{value:.{places}f} [{lo:.{places}f}, {hi:.{places}f}]"
+
+
+def _short_of_one(value: float) -> str:
+    """A share of variance; 0.9999996 is not printed as 1."""
+    if 0 < 1 - value < 1e-3:
+        return f"{value:.{min(1 - _exponent(1 - value), 12)}f}"
+    return number(value)
+
+
+def percent(share: float | None) -> str:
+    """``99.97 %``: two digits of the smaller of the share and its complement."""
+    if share is None or not math.isfinite(share):
+        return DASH
+    value = 100 * share
+    rest = min(abs(value), abs(100 - value))
+    if rest < 5e-5:
+        return f"{value:.0f} %" if rest == 0 else f"{'<' if value < 50 else '>'} {0.0001 if value < 50 else 99.9999} %"
+    return f"{value:.{min(max(1 - _exponent(rest), 0), 4)}f} %"
+
+
+def plain(text: str) -> str:
+    """Text from a file, safe for a terminal: what cannot be printed (escape codes, text direction) becomes U+FFFD."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
