@@ -1,0 +1,132 @@
+"""The canonical checkpoint, version 1: a safetensors file with tensors Q and P and one JSON string of metadata.
+
+``__metadata__["interp"]`` holds {"format": "interp-linear-transformer", "version": 1, "tokens": …, "attention": …,
+"residual": …, "clip": …, "readout": …, "task": …, "provenance": …}, the fields of ``ModelSpec``. Q and P are
+(layers, heads, D, D) in float16, bfloat16, float32 or float64, and come back bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from interp.checkpoints.arrays import FLOATS, ArrayFile, scan
+from interp.checkpoints.atomic import write_atomically
+from interp.models.errors import LayoutError, UsageError
+from interp.models.specification import ModelSpec
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["FORMAT", "VERSION", "CanonicalHeader", "canonical_header", "read_header", "write_checkpoint"]
+
+FORMAT = "interp-linear-transformer"
+VERSION = 1
+_KEY = "interp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanonicalHeader:
+    """A canonical checkpoint before its weights are read."""
+
+    arrays: ArrayFile
+    spec: ModelSpec
+    dtype: str
+    shape: tuple[int, int, int, int]  # of Q and of P: (layers, heads, D, D)
+
+    def load(self) -> LinearTransformer:
+        """The model, in the dtype of the file."""
+        tensors = self.arrays.load(("Q", "P"))
+        return LinearTransformer(spec=self.spec, Q=tensors["Q"], P=tensors["P"])
+
+
+def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> None:
+    """Write a model as a canonical checkpoint, atomically; equal models give equal bytes.
+
+    Raises LayoutError for a dtype outside the format, UsageError for a task or provenance that JSON cannot hold and
+    for a place that cannot be written.
+    """
+    _check_dtypes(*(str(value.dtype).removeprefix("torch.") for value in (model.Q, model.P)), where="the model")
+    try:
+        fields = json.dumps(
+            {"format": FORMAT, "version": VERSION, **model.spec.to_dict()},
+            sort_keys=True, allow_nan=False, ensure_ascii=False,
+        )  # fmt: skip
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the task or provenance of the model cannot be written as JSON: {error}") from error
+    # Clones: safetensors refuses tensors that share memory, as Q and P of a symmetric construction may.
+    tensors = {
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, value in (("P", model.P), ("Q", model.Q))
+    }
+    write_atomically(path, safetensors.torch.save(tensors, metadata={_KEY: fields}))
+
+
+def read_header(path: str | os.PathLike[str]) -> CanonicalHeader:
+    """The header of a canonical checkpoint; no weights are read.
+
+    Raises UnreadableFile for a damaged file and LayoutError for one that is not canonical or contradicts itself.
+    """
+    arrays = scan(path)
+    header = canonical_header(arrays)
+    if header is None:
+        raise LayoutError(
+            f"{path} is not a canonical checkpoint: it has no metadata {_KEY!r}; it holds {arrays.seen()}"
+        )
+    return header
+
+
+def canonical_header(arrays: ArrayFile) -> CanonicalHeader | None:
+    """The canonical header of a scanned file, or None when the file does not claim to be canonical."""
+    if _KEY not in arrays.metadata:
+        return None
+    path = arrays.path
+    try:
+        fields = json.loads(arrays.metadata[_KEY])
+    except (ValueError, RecursionError) as error:
+        raise LayoutError(f"the metadata {_KEY!r} of {path} is not JSON: {error}") from error
+    if not isinstance(fields, Mapping) or fields.get("format") != FORMAT:
+        found = fields.get("format") if isinstance(fields, Mapping) else fields
+        raise LayoutError(f"the metadata {_KEY!r} of {path} has format {found!r}, expected {FORMAT!r}")
+    version = fields.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise LayoutError(f"{path} has version {version!r}, expected {VERSION}")
+    if version > VERSION:
+        raise LayoutError(
+            f"{path} is a canonical checkpoint of version {version}, expected at most {VERSION}; "
+            "a newer interp-probe reads it"
+        )
+    spec = _specification(fields, path)
+    missing, unknown = {"Q", "P"} - set(arrays.arrays), set(arrays.arrays) - {"Q", "P"}
+    if missing or unknown:
+        raise LayoutError(
+            f"{path} holds {arrays.seen()}, expected Q and P alone in a canonical checkpoint of version {VERSION}"
+            + ("; a newer interp-probe may know the others" if not missing else "")
+        )
+    Q, P = arrays.arrays["Q"], arrays.arrays["P"]
+    _check_dtypes(Q.dtype, P.dtype, where=path)
+    # On the meta device tensors have a shape and no data: the model checks its shapes against the channels.
+    LinearTransformer(
+        spec=spec,
+        Q=torch.empty(Q.shape, dtype=FLOATS[Q.dtype], device="meta"),
+        P=torch.empty(P.shape, dtype=FLOATS[P.dtype], device="meta"),
+    )
+    return CanonicalHeader(
+        arrays=arrays, spec=spec, dtype=Q.dtype, shape=(Q.shape[0], Q.shape[1], Q.shape[2], Q.shape[3])
+    )
+
+
+def _specification(fields: Mapping[str, Any], path: os.PathLike[str]) -> ModelSpec:
+    try:
+        return ModelSpec.from_dict({key: value for key, value in fields.items() if key not in ("format", "version")})
+    except LayoutError as error:
+        raise LayoutError(f"{path}: {error}") from error
+
+
+def _check_dtypes(Q: str, P: str, *, where: object) -> None:
+    if Q not in FLOATS or P != Q:
+        raise LayoutError(f"{where} has Q in {Q} and P in {P}, expected both in one of {', '.join(FLOATS)}")

@@ -1,0 +1,345 @@
+"""A tiny language that says how Q and P are made from the tensors of a file. It is parsed here, never run as code.
+
+    product := factor (("@" | "*") factor)*        "@" matrix product; "*" needs a number on one side
+    factor  := "-" factor | atom ".T"*             ".T" transposes the last two axes
+    atom    := number | "I" | name [ "[" index ("," index)* "]" ] | "pad" "(" product "," number ")" | "(" product ")"
+    index   := integer | "l" | "h"                 "l", "h": the layer and the head being made
+
+A name is bare (``layers.0.W_q``) or quoted (``'blocks/~/q'``, needed when it holds other characters or ends in ``.T``);
+``{l}`` and ``{h}`` in it stand for the number of the layer and the head. ``pad(A, v)`` is diag(A, v), in blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from interp.checkpoints.grammar import Parser
+from interp.models.errors import LayoutError, did_you_mean
+
+__all__ = ["BoundExpression", "WeightExpression", "parse_weights"]
+
+
+@dataclass(frozen=True)
+class _Scalar:
+    """``factor`` times the identity of whatever size fits; a plain number when not ``identity``."""
+
+    factor: float
+    identity: bool
+
+
+@dataclass(frozen=True)
+class _Name:
+    pattern: str
+    index: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class _Transpose:
+    inner: _Node
+
+
+@dataclass(frozen=True)
+class _Negative:
+    inner: _Node
+
+
+@dataclass(frozen=True)
+class _Pad:
+    inner: _Node
+    corner: float
+
+
+@dataclass(frozen=True)
+class _Product:
+    sign: str
+    left: _Node
+    right: _Node
+
+
+_Node = _Scalar | _Name | _Transpose | _Negative | _Pad | _Product
+_GRAMMAR = "tensor names, numbers, I, @, *, -, .T, [l,h,0], pad(A, 1)"
+
+
+def parse_weights(text: str, where: str) -> WeightExpression:
+    """Read an expression; ``where`` names it in messages, e.g. "weights.Q". Raises LayoutError."""
+    parser = Parser(text, where, _GRAMMAR)
+    root = _product(parser)
+    parser.finish()
+    return WeightExpression(text=text, where=where, root=root)
+
+
+def _product(parser: Parser) -> _Node:
+    left = _factor(parser)
+    while sign := parser.take("@", "*"):
+        left = _Product(sign, left, _factor(parser))
+    return left
+
+
+def _factor(parser: Parser) -> _Node:
+    parser.deeper()
+    node = _Negative(_factor(parser)) if parser.take("-") else _atom(parser)
+    while parser.peek()[0] == "transpose":
+        parser.next += 1
+        node = _Transpose(node)
+    parser.depth -= 1
+    return node
+
+
+def _atom(parser: Parser) -> _Node:
+    kind, value = parser.peek()
+    if parser.take("("):
+        inner = _product(parser)
+        parser.need(")")
+        return inner
+    if kind not in ("number", "quoted", "name"):
+        raise parser.error(f"{value!r} is not expected there" if value else "it ends too early")
+    parser.next += 1
+    if kind == "number":
+        return _Scalar(_finite(parser, value), identity=False)
+    transposes = 0
+    if kind == "quoted":
+        value = value[1:-1]
+    else:
+        while value.endswith(".T"):
+            value, transposes = value[:-2], transposes + 1
+    if kind == "name" and value == "pad" and parser.take("("):
+        inner = _product(parser)
+        parser.need(",")
+        negative = parser.take("-") is not None
+        kind, value = parser.peek()
+        if kind != "number":
+            raise parser.error("the second argument of pad is not a number")
+        parser.next += 1
+        parser.need(")")
+        corner = _finite(parser, value)
+        return _Pad(inner, -corner if negative else corner)
+    if kind == "name" and value == "I":
+        return _Scalar(1.0, identity=True)
+    node: _Node = _Name(value, () if transposes else _index(parser))
+    for _ in range(transposes):
+        node = _Transpose(node)
+    return node
+
+
+def _index(parser: Parser) -> tuple[int | str, ...]:
+    if not parser.take("["):
+        return ()
+    items: list[int | str] = []
+    while True:
+        negative = parser.take("-") is not None
+        kind, value = parser.peek()
+        if kind == "number" and value.isdecimal():
+            items.append(-int(value) if negative else int(value))
+        elif kind == "name" and value in ("l", "h") and not negative and value not in items:
+            items.append(value)
+        else:
+            raise parser.error(f"{value!r} is no index")
+        parser.next += 1
+        if not parser.take(","):
+            parser.need("]")
+            return tuple(items)
+
+
+def _finite(parser: Parser, text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise parser.error(f"{text} is too large")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightExpression:
+    """A parsed expression. ``bind`` finds its tensors in a file, ``BoundExpression.evaluate`` computes it."""
+
+    text: str
+    where: str
+    root: _Node
+
+    def bind(self, shapes: Mapping[str, tuple[int, ...]]) -> BoundExpression:
+        """Find the tensors it names among ``shapes``; raises LayoutError for one that is not there."""
+        names: dict[str, dict[tuple[int, int], str]] = {}
+        extents: dict[str, dict[str, int]] = {"l": {}, "h": {}}  # how many, by who says so
+        for leaf in _leaves(self.root):
+            found = names.setdefault(leaf.pattern, self._matches(leaf.pattern, shapes))
+            for axis, letter in enumerate("lh"):
+                if "{" + letter + "}" in leaf.pattern:
+                    extents[letter][leaf.pattern] = len({key[axis] for key in found})
+            if leaf.index:
+                self._check_index(leaf, {shapes[name] for name in found.values()}, extents)
+        counts = {}
+        for letter, said in extents.items():
+            if len(set(said.values())) > 1:
+                kind = {"l": "layers", "h": "heads"}[letter]
+                raise LayoutError(
+                    f"{self.where} = {self.text!r}: the number of {kind} differs: "
+                    + ", ".join(f"{n} in {pattern!r}" for pattern, n in said.items())
+                )
+            counts[letter] = next(iter(said.values()), None)
+        return BoundExpression(expression=self, names=names, layers=counts["l"], heads=counts["h"])
+
+    def _matches(self, pattern: str, shapes: Iterable[str]) -> dict[tuple[int, int], str]:
+        """The tensors a pattern stands for, by (layer, head) counted from 0; without {l} or {h} that number is 0."""
+        parts = re.split(r"(\{[lh]\})", pattern)
+        letters = [part[1] for part in parts if re.fullmatch(r"\{[lh]\}", part)]
+        if not letters:
+            if pattern in shapes:
+                return {(0, 0): pattern}
+            raise LayoutError(
+                f"{self.where} = {self.text!r} names the tensor {pattern!r}, which the file does not hold; "
+                + did_you_mean(pattern, shapes)
+            )
+        seen: set[str] = set()
+        regex = ""
+        for part in parts:
+            if re.fullmatch(r"\{[lh]\}", part):
+                regex += f"(?P={part[1]})" if part[1] in seen else f"(?P<{part[1]}>[0-9]+)"
+                seen.add(part[1])
+            else:
+                regex += re.escape(part)
+        numbered = {}
+        for name in shapes:
+            if match := re.fullmatch(regex, name):
+                groups = match.groupdict()
+                numbered[(int(groups.get("l", 0)), int(groups.get("h", 0)))] = name
+        if not numbered:
+            example = pattern.replace("{l}", "0").replace("{h}", "0")
+            raise LayoutError(
+                f"{self.where} = {self.text!r} names the tensors {pattern!r}, and the file holds none such; "
+                + did_you_mean(example, shapes)
+            )
+        # Some count from 1. Anything but an unbroken grid means that a tensor is missing, not that it may be left out.
+        axes = [sorted({key[axis] for key in numbered}) for axis in (0, 1)]
+        first = [0 if axis[0] == 0 else 1 for axis in axes]
+        grid = [(i, j) for i in range(first[0], axes[0][-1] + 1) for j in range(first[1], axes[1][-1] + 1)]
+        if len(grid) > len(numbered):
+            missing = next(key for key in grid if key not in numbered)
+            name = pattern.replace("{l}", str(missing[0])).replace("{h}", str(missing[1]))
+            raise LayoutError(
+                f"{self.where} = {self.text!r}: the file holds {len(numbered)} such tensors, but not {name!r}"
+            )
+        return {(i - first[0], j - first[1]): name for (i, j), name in numbered.items()}
+
+    def _check_index(self, leaf: _Name, shapes: set[tuple[int, ...]], extents: dict[str, dict[str, int]]) -> None:
+        for shape in shapes:
+            if len(leaf.index) > len(shape):
+                raise LayoutError(
+                    f"{self.where} = {self.text!r}: {len(leaf.index)} indices for {leaf.pattern!r} of shape {shape}"
+                )
+            for item, size in zip(leaf.index, shape, strict=False):
+                if isinstance(item, int) and not -size <= item < size:
+                    raise LayoutError(
+                        f"{self.where} = {self.text!r}: index {item} is outside {leaf.pattern!r} of shape {shape}"
+                    )
+                if isinstance(item, str):
+                    extents[item][f"{leaf.pattern}{list(shape)}"] = size
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundExpression:
+    """An expression with its tensors found. ``layers`` and ``heads`` are None when nothing in it depends on them."""
+
+    expression: WeightExpression
+    names: Mapping[str, Mapping[tuple[int, int], str]]
+    layers: int | None
+    heads: int | None
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of all tensors it reads."""
+        return tuple(name for found in self.names.values() for name in found.values())
+
+    def evaluate(self, tensors: Mapping[str, Tensor]) -> Tensor | float:
+        """Its value as (layers or 1, heads or 1, rows, columns); a number c stands for c times the identity.
+
+        A result with more than two axes supplies the layers, or layers and heads, itself.
+        """
+        values: list[Tensor] = []
+        for layer in range(self.layers or 1):
+            for head in range(self.heads or 1):
+                value = self._value(self.expression.root, tensors, layer, head)
+                if isinstance(value, _Scalar):
+                    if not value.identity:
+                        raise self._error("it is a number, expected a matrix")
+                    return value.factor
+                values.append(value)
+        shapes = sorted({tuple(value.shape) for value in values})
+        if len(shapes) > 1:
+            raise self._error(f"its layers and heads have different shapes: {', '.join(map(str, shapes))}")
+        # Axes in front of the matrix: (layer, head) or (layer,) if no name or index gave them; (head,) if only l did.
+        in_front = 0 if self.heads is not None else 1 if self.layers is not None else 2
+        if not 2 <= len(shapes[0]) <= 2 + in_front or 0 in shapes[0]:
+            raise self._error(f"it gives shape {shapes[0]}, expected a matrix for each layer and head")
+        if self.layers is None and self.heads is None and len(shapes[0]) > 2:
+            return values[0] if len(shapes[0]) == 4 else values[0][:, None]
+        heads = self.heads or (shapes[0][0] if len(shapes[0]) == 3 else 1)
+        return torch.stack(values).reshape(self.layers or 1, heads, *shapes[0][-2:])
+
+    def _error(self, reason: str) -> LayoutError:
+        return LayoutError(f"{self.expression.where} = {self.expression.text!r}: {reason}")
+
+    def _value(self, node: _Node, tensors: Mapping[str, Tensor], layer: int, head: int) -> Tensor | _Scalar:
+        match node:
+            case _Scalar():
+                return node
+            case _Name():
+                found = self.names[node.pattern]
+                key = (layer if "{l}" in node.pattern else 0, head if "{h}" in node.pattern else 0)
+                places = {"l": layer, "h": head}
+                return tensors[found[key]][tuple(places[i] if isinstance(i, str) else i for i in node.index)]
+            case _Negative():
+                inner = self._value(node.inner, tensors, layer, head)
+                return _Scalar(-inner.factor, inner.identity) if isinstance(inner, _Scalar) else -inner
+            case _Transpose():
+                inner = self._value(node.inner, tensors, layer, head)
+                return inner if isinstance(inner, _Scalar) else self._matrix(inner, ".T").mT
+            case _Pad():
+                inner = self._value(node.inner, tensors, layer, head)
+                if isinstance(inner, _Scalar):
+                    raise self._error("pad needs a tensor, whose size is known")
+                padded = torch.nn.functional.pad(self._matrix(inner, "pad"), (0, 1, 0, 1))
+                padded[..., -1, -1] = node.corner
+                return padded
+            case _Product():
+                left = self._value(node.left, tensors, layer, head)
+                return self._multiply(node.sign, left, self._value(node.right, tensors, layer, head))
+
+    def _matrix(self, value: Tensor, operation: str) -> Tensor:
+        if value.ndim < 2:
+            raise self._error(f"{operation} needs a matrix, got shape {tuple(value.shape)}")
+        return value
+
+    def _multiply(self, sign: str, left: Tensor | _Scalar, right: Tensor | _Scalar) -> Tensor | _Scalar:
+        numbers = [isinstance(side, _Scalar) and not side.identity for side in (left, right)]
+        if sign == "*" and not any(numbers):
+            raise self._error("* needs a number on one side; the matrix product is @")
+        if sign == "@" and any(numbers):
+            raise self._error("@ needs matrices on both sides; a number multiplies with *")
+        if isinstance(left, _Scalar):
+            if isinstance(right, _Scalar):
+                return _Scalar(left.factor * right.factor, left.identity or right.identity)
+            return left.factor * right
+        if isinstance(right, _Scalar):
+            return right.factor * left
+        left, right = self._matrix(left, "@"), self._matrix(right, "@")
+        try:
+            return left @ right
+        except RuntimeError as error:
+            raise self._error(f"shapes {tuple(left.shape)} and {tuple(right.shape)} do not multiply") from error
+
+
+def _leaves(node: _Node) -> list[_Name]:
+    match node:
+        case _Name():
+            return [node]
+        case _Product():
+            return _leaves(node.left) + _leaves(node.right)
+        case _Transpose() | _Negative() | _Pad():
+            return _leaves(node.inner)
+        case _:
+            return []

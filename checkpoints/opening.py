@@ -1,0 +1,170 @@
+"""Opening a checkpoint: a path or ``zoo:NAME``, canonical or foreign, becomes a model and how it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from interp.checkpoints.arrays import ArrayFile, file_sha256, scan, shown
+from interp.checkpoints.canonical import CanonicalHeader, canonical_header
+from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
+from interp.checkpoints.zoo import zoo_names, zoo_path
+from interp.models.errors import LayoutError, UnreadableFile
+from interp.models.specification import ModelSpec
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["Checkpoint", "Inspection", "inspect_checkpoint", "open_checkpoint"]
+
+ZOO = "zoo:"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """A model and where it came from. Its weights may hold NaN: analyses call ``model.require_finite()``."""
+
+    model: LinearTransformer  # in the file's own dtype, unless the notes say otherwise
+    name: str  # file name or zoo:NAME
+    sha256: str  # of the file's bytes
+    layout: str  # "canonical", the name of a built-in layout, or "spec file"
+    dtype: str  # of the file
+    notes: tuple[str, ...]  # what was unwrapped, assumed, converted or overridden
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """What the header of a file says. If it makes no model, ``problem`` says why and the model's fields are None."""
+
+    name: str
+    sha256: str
+    size: int  # bytes
+    format: str  # "safetensors", "npy", "npz" or "torch"
+    arrays: tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape, dtype
+    layout: str | None
+    problem: str | None
+    dtype: str | None
+    layers: int | None
+    heads: int | None
+    spec: ModelSpec | None
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of ``interp-probe inspect --json``."""
+        return {
+            "schema": "interp-probe-inspect/1",
+            "name": self.name,
+            "sha256": self.sha256,
+            "size": self.size,
+            "format": self.format,
+            "arrays": [{"name": name, "shape": list(shape), "dtype": dtype} for name, shape, dtype in self.arrays],
+            "layout": self.layout,
+            "problem": self.problem,
+            "dtype": self.dtype,
+            "layers": self.layers,
+            "heads": self.heads,
+            "model": None if self.spec is None else self.spec.to_dict(),
+            "notes": list(self.notes),
+        }
+
+
+def open_checkpoint(reference: str, spec: str | None = None) -> Checkpoint:
+    """Read a checkpoint. ``spec`` is a TOML description of a foreign file or the name of a built-in layout; one that
+    holds ``[task]`` alone sets the task, also of a canonical file.
+
+    Raises UnreadableFile (damaged or unsafe), LayoutError (not known what the tensors mean), UsageError (no such zoo
+    model or description).
+    """
+    name, arrays = _locate(reference)
+    found = _identify(arrays, spec)
+    model, notes = found.load()
+    return Checkpoint(
+        model=model,
+        name=name,
+        sha256=file_sha256(arrays.path),
+        layout=found.layout,
+        dtype=found.source.dtype,
+        notes=(*arrays.notes, *found.notes, *notes),
+    )
+
+
+def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
+    """Read the header of a checkpoint and say what it holds; no weights are read and nothing is run.
+
+    A file whose layout is not known, or contradicts itself, is described all the same, with the ``problem``. Raises
+    what ``open_checkpoint`` raises for a file that cannot be read, and for a ``spec`` that cannot.
+    """
+    name, arrays = _locate(reference)
+    found, problem = None, None
+    try:
+        found = _identify(arrays, spec)
+    except LayoutError as error:
+        if spec is not None:
+            raise
+        problem = str(error)
+    return Inspection(
+        name=name,
+        sha256=file_sha256(arrays.path),
+        size=arrays.size,
+        format=arrays.format,
+        arrays=tuple((key, info.shape, info.dtype) for key, info in arrays.arrays.items()),
+        layout=None if found is None else found.layout,
+        problem=problem,
+        dtype=None if found is None else found.source.dtype,
+        layers=None if found is None else found.source.shape[0],
+        heads=None if found is None else found.source.shape[1],
+        spec=None if found is None else found.spec,
+        notes=arrays.notes if found is None else (*arrays.notes, *found.notes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Identified:
+    """What a file is, its weights still unread."""
+
+    source: CanonicalHeader | Import
+    layout: str
+    spec: ModelSpec
+    notes: tuple[str, ...]
+
+    def load(self) -> tuple[LinearTransformer, tuple[str, ...]]:
+        if isinstance(self.source, Import):
+            model, notes = self.source.load()
+        else:
+            model, notes = self.source.load(), ()
+        return replace(model, spec=self.spec), notes
+
+
+def _locate(reference: str) -> tuple[str, ArrayFile]:
+    if reference.startswith(ZOO):
+        return reference, scan(zoo_path(reference.removeprefix(ZOO)))
+    if reference in zoo_names() and not Path(reference).exists():
+        raise UnreadableFile(f"{reference} cannot be opened: no such file; did you mean {ZOO}{reference}?")
+    return shown(Path(reference).name), scan(reference)
+
+
+def _identify(arrays: ArrayFile, spec: str | None) -> _Identified:
+    description = None if spec is None else read_description(spec)
+    canonical = canonical_header(arrays)
+    notes = []
+    if canonical is not None:
+        if isinstance(description, Layout):
+            raise LayoutError(
+                f"{arrays.path} is canonical and states its own layout, but {spec} describes how to make Q and P; "
+                "a --spec for it may hold [task] alone"
+            )
+        source, layout = canonical, "canonical"
+    elif isinstance(description, Layout):
+        source, layout = Import.bind(description, arrays), description.name
+    else:
+        source = Import.bind(detect(arrays), arrays)
+        layout = source.layout.name
+        notes.append(
+            f"assumed from the tensors' names and shapes: the built-in layout {layout!r} ({source.layout.description}) "
+            "and its task; --spec FILE.toml says otherwise"
+        )
+    model_spec = source.spec
+    if isinstance(description, Mapping):
+        model_spec = replace(model_spec, task=task_fields(description, model_spec.width))
+        notes.append(f"the task is that of {spec}" + ("" if source.spec.task is None else ", not the file's own"))
+    return _Identified(source=source, layout=layout, spec=model_spec, notes=tuple(notes))
