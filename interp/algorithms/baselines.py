@@ -20,8 +20,8 @@ GD_STEPS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Baseline:
-    """An estimator of w from a context. ``name`` is for machines, ``label`` for people; ``weights`` maps statistics of N
-    prompts of dimension d to (N, d)."""
+    """An estimator of w from a context. ``name`` is for machines, ``label`` for people; ``weights`` maps the
+    statistics of N prompts of dimension d to (N, d)."""
 
     name: str
     label: str
@@ -29,8 +29,8 @@ class Baseline:
 
 
 def regression_baselines(tuning: TuningSet, weight_std: float = 1.0) -> tuple[Baseline, ...]:
-    """null, gd-1, gd-2, gd-4, gd-8 (each with its own tuned constant step), ols, constrr, adarr, tunedrr, tuned on ``tuning``
-    for prompts with w ~ N(0, weight_std^2 I).
+    """null, gd-1, gd-2, gd-4, gd-8 (each with its own tuned constant step), ols, constrr, adarr, tunedrr; tuned on
+    ``tuning``, whose prompts have w ~ N(0, weight_std^2 I).
 
     adarr and tunedrr estimate the noise from residuals, so they are left out when the context is no longer than the
     dimension. Apply them to other prompts than those of ``tuning`` to keep the comparison honest.

@@ -48,8 +48,8 @@ def chebyshev(
 
 
 def chebyshev_steps(smallest: float, largest: float, iterations: int) -> tuple[float, ...]:
-    """Gradient descent steps whose last iterate is that of Chebyshev iteration: eta_j = 1/(theta - delta cos((2j-1) pi / 2k)),
-    j = 1..k."""
+    """Gradient descent steps whose last iterate is that of Chebyshev iteration:
+    eta_j = 1/(theta - delta cos((2j-1) pi / 2k)), j = 1..k."""
     _require_bounds(smallest, largest - smallest)
     theta, delta = 0.5 * (largest + smallest), 0.5 * (largest - smallest)
     return tuple(

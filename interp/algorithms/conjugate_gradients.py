@@ -1,7 +1,7 @@
 """Conjugate gradients on Sigma w = alpha, batched over prompts, from w = 0.
 
-Iterate k minimises the Sigma-norm of the error over span{alpha, Sigma alpha, …, Sigma^(k-1) alpha}, so no gradient method
-is closer after k steps, and iterate k is exact once k reaches the number of distinct eigenvalues (at most d).
+Iterate k minimises the Sigma-norm of the error over span{alpha, Sigma alpha, …, Sigma^(k-1) alpha}, so no gradient
+method is closer after k steps, and iterate k is exact once k reaches the number of distinct eigenvalues (at most d).
 Source: Hestenes and Stiefel 1952; Saad, "Iterative Methods for Sparse Linear Systems", 2nd edition, algorithm 6.18.
 """
 

@@ -79,14 +79,14 @@ def theorem_5_1(smallest: float, largest: float, layers: int) -> GDPlusPlus:
     """The construction of theorem 5.1 for a Sigma with eigenvalues in [mu, nu] = [``smallest``, ``largest``].
 
     Every layer but the last has omega_xx = -1/(3 nu^l), omega_yx = 0. On [0, nu] the eigenvalue map then increases, so
-    nu <- (4/9) nu and mu <- mu (1 - mu/(3 nu))^2, and kappa = nu/mu = 1 + eps becomes (1 + eps)^3 / (1 + 3 eps/2)^2, which
-    is 1 + 3/4 eps^2 to leading order (the paper's bound: 1 + 2 eps^2). The last layer is one gradient step of size 1/mu, so
-    |w - w_ols| <= (kappa - 1) |w_ols|.
+    nu <- (4/9) nu and mu <- mu (1 - mu/(3 nu))^2, and kappa = nu/mu = 1 + eps becomes (1 + eps)^3 / (1 + 3 eps/2)^2,
+    which is 1 + 3/4 eps^2 to leading order (the paper's bound: 1 + 2 eps^2). The last layer is one gradient step of
+    size 1/mu, so |w - w_ols| <= (kappa - 1) |w_ols|.
     """
     if layers < 1 or not 0 < smallest <= largest:
         raise UsageError(
-            f"got smallest = {smallest!r}, largest = {largest!r}, layers = {layers!r}; expected 0 < smallest <= largest and "
-            f"1 layer or more"
+            f"got smallest = {smallest!r}, largest = {largest!r}, layers = {layers!r}; expected 0 < smallest <= "
+            "largest and 1 layer or more"
         )
     omega_xx = []
     bounds = torch.tensor([smallest, largest], dtype=torch.float64)
@@ -94,9 +94,7 @@ def theorem_5_1(smallest: float, largest: float, layers: int) -> GDPlusPlus:
         gamma = 1.0 / (3.0 * float(bounds[1]))
         omega_xx.append(-gamma)
         bounds = next_eigenvalue(bounds, gamma)
-    return GDPlusPlus(
-        omega_xx=(*omega_xx, 0.0), omega_yx=(0.0,) * (layers - 1) + (-1.0 / float(bounds[0]),)
-    )
+    return GDPlusPlus(omega_xx=(*omega_xx, 0.0), omega_yx=(0.0,) * (layers - 1) + (-1.0 / float(bounds[0]),))
 
 
 def tune_gdpp(tuning: TuningSet, layers: int, starts: int = 8, seed: int = 0) -> GDPlusPlus:
@@ -116,12 +114,9 @@ def tune_gdpp(tuning: TuningSet, layers: int, starts: int = 8, seed: int = 0) ->
     def loss(parameters: Tensor) -> Tensor:
         return tuning.gain_loss(gdpp_gain(values, *unpack(parameters)))
 
-    found = []
-    for attempt in range(starts):
-        noise = torch.rand(2 * layers - 1, generator=generator, dtype=values.dtype) if attempt else torch.full(
-            (2 * layers - 1,), 0.5, dtype=values.dtype
-        )
-        scale = torch.cat([torch.full((layers - 1,), 2.0 / 3.0), torch.full((layers,), 2.0)]).to(values.dtype)
-        found.append(minimise_smooth(loss, scale * noise))
-    xx, yx = unpack(min(found, key=lambda pair: pair[1])[0])
+    middle = torch.tensor([1.0 / 3.0] * (layers - 1) + [1.0] * layers, dtype=values.dtype)
+    points = [middle]
+    for _ in range(starts - 1):
+        points.append(2.0 * middle * torch.rand(len(middle), generator=generator, dtype=values.dtype))
+    xx, yx = unpack(min((minimise_smooth(loss, point) for point in points), key=lambda pair: pair[1])[0])
     return GDPlusPlus(omega_xx=tuple(xx.tolist()), omega_yx=tuple(yx.tolist()))

@@ -20,7 +20,14 @@ from interp.algorithms.statistics import RegressionStatistics
 from interp.algorithms.tuning import TuningSet, minimise_positive, minimise_smooth
 from interp.models.errors import UsageError
 
-__all__ = ["GradientDescent", "gradient_descent", "gradient_descent_gain", "heavy_ball", "tune_constant_step", "tune_steps"]
+__all__ = [
+    "GradientDescent",
+    "gradient_descent",
+    "gradient_descent_gain",
+    "heavy_ball",
+    "tune_constant_step",
+    "tune_steps",
+]
 
 
 def gradient_descent(
@@ -97,11 +104,11 @@ def tune_steps(tuning: TuningSet, iterations: int) -> GradientDescent:
     values = tuning.statistics.spectrum.values
     scale = _typical_largest(values)
     constant = tune_constant_step(tuning, iterations).steps[0] * scale
-    spread = torch.linspace(0.7, 1.3, iterations, dtype=values.dtype) if iterations > 1 else torch.ones(1, dtype=values.dtype)
+    middles = (torch.arange(iterations, dtype=values.dtype) + 0.5) / iterations
     smallest = max(float(values[:, 0].mean()), 1e-3 * scale)
     starts = [
         scale * torch.tensor(chebyshev_steps(smallest, scale, iterations), dtype=values.dtype),
-        constant * spread,
+        constant * (0.7 + 0.6 * middles),
     ]
 
     def loss(scaled: Tensor) -> Tensor:

@@ -2,8 +2,9 @@
 
     X_0 = Sigma / |Sigma|_1^2,   X_{k+1} = X_k (2 I - Sigma X_k),   I - Sigma X_{k+1} = (I - Sigma X_k)^2
 
-so the error 1 - value^2/|Sigma|_1^2 of each eigenvalue is squared at every iteration. Converges to the pseudo-inverse when
-Sigma is singular. Source: Schulz 1933; Ben-Israel and Cohen 1966; as an account of transformers, Fu et al., arXiv 2310.17086.
+so the error 1 - value^2/|Sigma|_1^2 of each eigenvalue is squared at every iteration. Converges to the pseudo-inverse
+when Sigma is singular. Source: Schulz 1933; Ben-Israel and Cohen 1966; as an account of transformers, Fu et al.,
+arXiv 2310.17086.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     w = (Sigma + penalty I)^-1 alpha        optimal for penalty = sigma^2 / tau^2 with w ~ N(0, tau^2 I)
 
-ConstRR uses one penalty for every prompt, AdaRR estimates it from the residuals of least squares, TunedRR scales and caps
-that estimate.
+ConstRR uses one penalty for every prompt, AdaRR estimates it from the residuals of least squares, TunedRR scales and
+caps that estimate.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def residual_variance(statistics: RegressionStatistics) -> Float[Tensor, " promp
     freedom = statistics.context - spectrum.determined.sum(-1)
     if bool((freedom < 1).any()):
         raise UsageError(
-            f"{statistics.context} context tokens of dimension {statistics.dim} leave no degrees of freedom to estimate the "
-            f"noise from, expected a context longer than the dimension"
+            f"{statistics.context} context tokens of dimension {statistics.dim} leave no degrees of freedom to "
+            "estimate the noise from, expected a context longer than the dimension"
         )
     explained = (ridge_gain(spectrum.values, 0.0) * spectrum.rotate(statistics.alpha).square()).sum(-1)
     return (statistics.lambda_ - explained).clamp_min(0.0) / freedom  # the difference can round below 0
@@ -78,7 +78,7 @@ class ConstRR:
 
 @dataclass(frozen=True, kw_only=True)
 class TunedRR:
-    """Ridge regression with penalty min(factor * sigma^2_est, cap). The same family as factor * min(sigma^2_est, cap')."""
+    """Ridge regression with penalty min(factor * sigma^2_est, cap): also factor * min(sigma^2_est, cap / factor)."""
 
     factor: float
     cap: float
@@ -100,15 +100,16 @@ class AdaRR:
 
 
 def tune_const(tuning: TuningSet) -> ConstRR:
-    """The penalty of least adjusted loss on ``tuning``; 0 if no positive penalty beats least squares."""
+    """The penalty of least adjusted loss on ``tuning``; 0 if none above 1e-7 mean eigenvalues beats least squares."""
     values = tuning.statistics.spectrum.values
     scale = max(float(values.mean()), 1e-300)
 
     def loss(penalty: float) -> float:
         return float(tuning.gain_loss(ridge_gain(values, penalty)))
 
-    (penalty,) = minimise_positive(loss, [[scale * 2.0**k for k in range(-24, 7)]])
-    return ConstRR(penalty=penalty if loss(penalty) < loss(0.0) else 0.0)
+    grid = [scale * 2.0**k for k in range(-24, 7)]
+    (penalty,) = minimise_positive(loss, [grid])
+    return ConstRR(penalty=penalty if penalty >= grid[0] and loss(penalty) < loss(0.0) else 0.0)
 
 
 def tune_tuned(tuning: TuningSet) -> TunedRR:

@@ -1,6 +1,6 @@
 """Choosing the free numbers of a baseline: the loss that is minimised, and the two minimisers.
 
-For an estimator that sees the context only, E (<w_hat, x_t> - y_t)^2 = E |C^1/2 (w_hat - w_o)|^2 + (loss of the oracle),
+For an estimator that sees the context only, E (<w_hat, x_t> - y_t)^2 = E |C^1/2 (w_hat - w_o)|^2 + loss of the oracle,
 where w_o is the posterior mean of w and C the covariance of the query. So the first term, halved as in Table 1 of
 arXiv 2402.14180, is the adjusted loss, free of the variance of the query and of the oracle's own error.
 """
@@ -35,7 +35,8 @@ class TuningSet:
     def __post_init__(self) -> None:
         if self.oracle.shape != self.statistics.alpha.shape:
             raise UsageError(
-                f"oracle has shape {tuple(self.oracle.shape)}, expected that of alpha, {tuple(self.statistics.alpha.shape)}"
+                f"oracle has shape {tuple(self.oracle.shape)}, expected that of alpha, "
+                f"{tuple(self.statistics.alpha.shape)}"
             )
 
     def losses(self, weights: Float[Tensor, "prompt dim"]) -> Float[Tensor, " prompt"]:
@@ -96,7 +97,12 @@ def minimise_smooth(
     """A local minimum of a differentiable function (L-BFGS with a strong Wolfe line search), and the value there."""
     point = start.clone().requires_grad_()
     optimiser = torch.optim.LBFGS(
-        [point], max_iter=iterations, history_size=20, tolerance_grad=1e-12, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+        [point],
+        max_iter=iterations,
+        history_size=20,
+        tolerance_grad=1e-12,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
     )
 
     def closure() -> Tensor:
