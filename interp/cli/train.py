@@ -1,0 +1,58 @@
+"""``interp-probe train``: a recipe in, a canonical checkpoint out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from interp.cli.progress import progress_line
+
+__all__ = ["command"]
+
+
+@click.command("train")
+@click.argument("recipe")
+@click.option("--out", metavar="OUT.safetensors", help="Where to write the checkpoint [default: NAME.safetensors].")
+@click.option("--seed", type=click.IntRange(min=0), help="Replaces the seed of the recipe.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a sentence.")
+def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> None:
+    """Train a model by RECIPE, a TOML file or the name of a shipped recipe.
+
+    An interrupted run loses nothing: its state lies beside the checkpoint, and the same command goes on from it and ends
+    with the same weights.
+    """
+    with progress_line() as progress:
+        progress("loading")
+        from interp.checkpoints.canonical import write_checkpoint
+        from interp.models.training import Step, load_recipe, train
+
+        plan = load_recipe(recipe)
+        if seed is not None:
+            plan = plan.with_seed(seed)
+        target = Path(out if out is not None else f"{plan.name}.safetensors")
+        if not target.absolute().parent.is_dir():
+            raise click.UsageError(f"--out {target}: the folder {target.absolute().parent} does not exist; create it first")
+
+        def watch(step: Step) -> None:
+            progress(f"{step.name}: iteration {step.iteration}, adjusted loss {step.loss:.6g}")
+
+        trained = train(plan, record=target.with_name(f"{target.name}.training"), watch=watch)
+        write_checkpoint(trained.model, target)
+    if as_json:
+        summary = {
+            "recipe": plan.to_dict(),
+            "checkpoint": str(target),
+            "adjusted_loss": trained.adjusted_loss,
+            "stderr": trained.stderr,
+            "prompts": trained.prompts,
+            "iterations": trained.iterations,
+            "seconds": trained.seconds,
+        }
+        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        return
+    click.echo(
+        f"{target}: adjusted loss {trained.adjusted_loss:.4g} +- {trained.stderr:.2g} (half mean squared error above the "
+        f"optimum, {trained.prompts} fresh prompts), {trained.iterations} iterations, {trained.seconds:.0f} s"
+    )

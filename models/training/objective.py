@@ -1,0 +1,134 @@
+"""The training objective on a fixed sample, its gradient and its Gauss-Newton matrix, all on Gram matrices.
+
+Adjusted loss = 1/2 E (yhat - yhat_oracle)^2. The oracle is the posterior mean of the target, so this is the loss minus the
+oracle's loss exactly, without the noise that no network can predict; its minimum is the minimum of the loss.
+When the keys are the context alone the prediction is linear in the query, yhat = <v, x_t>, and the expectation over
+x_t ~ N(0, C) is taken in closed form: 1/2 E (v - w_oracle)^T C (v - w_oracle).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
+from interp.models.specification import ModelSpec
+from interp.models.tasks import NoisyRegression
+from interp.models.training.parametrisation import Parametrisation
+
+__all__ = ["Linearisation", "Sample", "adjusted_losses", "draw", "linearise", "loss"]
+
+CHUNK = 1024  # prompts at a time: a layer's Gram matrices then stay in the cache
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Prompts, reduced to what the objective reads."""
+
+    gram: Float[Tensor, "prompt D D"]
+    query: Float[Tensor, "prompt 1 D"]
+    oracle: Float[Tensor, "prompt dim"]
+    variances: Float[Tensor, " dim"]  # eigenvalues of C
+    sign: int
+    closed_form: bool  # the average over x_t is taken in closed form
+
+    @property
+    def count(self) -> int:
+        return self.gram.shape[0]
+
+    def chunks(self) -> list[Sample]:
+        return [
+            Sample(
+                gram=self.gram[i : i + CHUNK],
+                query=self.query[i : i + CHUNK],
+                oracle=self.oracle[i : i + CHUNK],
+                variances=self.variances,
+                sign=self.sign,
+                closed_form=self.closed_form,
+            )
+            for i in range(0, self.count, CHUNK)
+        ]
+
+
+def draw(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
+    """``count`` fresh prompts of the task."""
+    parts, block = [], 16384  # bounds the memory of the tokens
+    for number, start in enumerate(range(0, count, block)):
+        prompts = task.sample(min(block, count - start), seed=seed * 1000 + number)
+        grams = prompts.grams(spec)
+        parts.append((grams.gram, grams.query, task.oracle_weights(prompts)))
+    gram, query, oracle = (torch.cat(column) for column in zip(*parts, strict=True))
+    variances = torch.ones(task.dim) if task.covariance is None else torch.tensor(task.covariance)
+    return Sample(gram, query, oracle, variances.to(gram.dtype), spec.readout.sign, spec.attention.keys == "context")
+
+
+def _run(layers: LayerMaps, sample: Sample) -> tuple[GramTrajectory, Tensor, Tensor]:
+    """The forward pass with the prompts' own query, and the residual: per coordinate of x when the average over x_t is
+    closed (prompt, dim), else of the prediction (prompt, 1). Third, the loss of every prompt."""
+    trajectory = forward(layers, sample.gram, sample.query)
+    dim = sample.oracle.shape[1]
+    if not sample.closed_form:
+        target = (sample.oracle * sample.query[:, 0, :dim]).sum(-1, keepdim=True)
+        residual = sample.sign * trajectory.queries[-1][:, 0, dim:] - target
+        return trajectory, residual, 0.5 * residual.square().sum(-1)
+    row = trajectory.maps[-1][:, dim : dim + 1]  # e_y^T T^{L-1} ... T^0
+    for T in reversed(trajectory.maps[:-1]):
+        row = row @ T
+    residual = sample.sign * row[:, 0, :dim] - sample.oracle
+    return trajectory, residual, 0.5 * (residual.square() * sample.variances).sum(-1)
+
+
+def adjusted_losses(
+    family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample
+) -> Float[Tensor, " prompt"]:
+    """The adjusted loss of every prompt."""
+    layers = family.maps(theta)
+    return torch.cat([_run(layers, chunk)[2] for chunk in sample.chunks()])
+
+
+def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> float:
+    """The mean adjusted loss (inf where the network overflows)."""
+    value = float(adjusted_losses(family, theta, sample).mean())
+    return value if value == value else float("inf")
+
+
+@dataclass(frozen=True, eq=False)
+class Linearisation:
+    """The objective near theta: loss + <gradient, step> + 1/2 step^T curvature step."""
+
+    loss: float
+    gradient: Float[Tensor, " flat"]
+    curvature: Float[Tensor, "flat flat"]
+
+
+def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> Linearisation:
+    """Loss, exact gradient and Gauss-Newton matrix.
+
+    With the average over x_t in closed form the gradient costs one adjoint pass, with C (v - w_oracle) as the query; the
+    Gauss-Newton matrix E j j^T is estimated from one row per prompt, j = d yhat / d theta at the prompt's own query.
+    """
+    layers = family.maps(theta)
+    total, flat = 0.0, theta.numel()
+    gradient = torch.zeros(flat, dtype=theta.dtype)
+    curvature = torch.zeros(flat, flat, dtype=theta.dtype)
+    for chunk in sample.chunks():
+        trajectory, residual, losses = _run(layers, chunk)
+        total += float(losses.sum())
+        seed = torch.zeros_like(chunk.query)
+        seed[..., -1] = chunk.sign
+        rows = family.rows(theta, trajectory, adjoint(layers, trajectory, seed))
+        curvature += rows.T @ rows
+        if chunk.closed_form:
+            query = torch.zeros_like(chunk.query)
+            query[:, 0, : residual.shape[1]] = residual * chunk.variances
+            queries = [query]
+            for T in trajectory.maps:
+                queries.append(queries[-1] @ T.mT)
+            weighted = GramTrajectory(trajectory.maps, trajectory.grams, tuple(queries))
+            gradient += family.rows(theta, weighted, adjoint(layers, weighted, seed)).sum(0)
+        else:
+            gradient += rows.T @ residual[:, 0]
+    return Linearisation(total / sample.count, gradient / sample.count, curvature / sample.count)

@@ -1,0 +1,252 @@
+"""Which weights may move: affine or bilinear maps from a flat parameter vector theta to the layers of a network.
+
+Tokens are (x: d, y: 1). With Gamma^l = d f / d T^l of a prompt (see ``interp.models.gram.adjoint``) and
+T = r I + s sum_h P_h G Q_h^T, the row of the Jacobian of f follows without another pass through the network:
+
+    d f / d P_h = s Gamma Q_h G ,     d f / d Q_h = s Gamma^T P_h G                                                  (1)
+
+The names are those of Vladymyrov et al.: GD++ moves (omega_xx, omega_yx), DIAG the raw diagonals (p_x, p_y, q_x, q_y)
+of every head, FULL all of P and Q. ``free`` moves the four omegas independently, which one head cannot reach
+(it has omega_xx omega_yy = omega_xy omega_yx), and ``merged`` moves Q alone with P = I.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps
+
+__all__ = [
+    "PARAMETRISATIONS",
+    "Dense",
+    "Diagonal",
+    "Merged",
+    "OmegaLayers",
+    "Omegas",
+    "Parametrisation",
+    "parametrisation",
+]
+
+
+class Parametrisation(ABC):
+    """A map theta -> layers. theta is a matrix, one row of numbers per layer."""
+
+    size: int  # numbers per layer
+
+    def __init__(self, dim: int, scale: float, residual: float) -> None:
+        self.dim, self.scale, self.residual = dim, scale, residual
+
+    @abstractmethod
+    def weights(self, theta: Float[Tensor, "layer parameter"]) -> tuple[Tensor, Tensor]:
+        """(P, Q), each (layer, head, D, D)."""
+
+    def maps(self, theta: Float[Tensor, "layer parameter"]) -> LayerMaps:
+        P, Q = self.weights(theta)
+        return HeadLayers(P=P, Q=Q, scale=self.scale, residual=self.residual)
+
+    @abstractmethod
+    def rows(
+        self, theta: Float[Tensor, "layer parameter"], trajectory: GramTrajectory, gammas: list[Tensor]
+    ) -> Float[Tensor, "prompt flat"]:
+        """d f / d theta, one row per prompt, from Gamma^l = d f / d T^l."""
+
+    @abstractmethod
+    def idle(self, generator: torch.Generator) -> Float[Tensor, " parameter"]:
+        """A layer that does nothing and yet has a gradient: the output side is zero, the score side random."""
+
+
+@dataclass(frozen=True, eq=False)
+class OmegaLayers:
+    """Layers whose P and Q are diagonal: T - r I = s W o G (entry by entry), W = sum_h diag(P_h) diag(Q_h)^T."""
+
+    W: Float[Tensor, "layer D D"]
+    scale: float
+    residual: float
+
+    @property
+    def layers(self) -> int:
+        return self.W.shape[0]
+
+    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+        return (self.scale * self.W[layer]) * gram
+
+    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+        total = (0.5 * self.scale * self.W[layer]) * cotangent
+        return total + total.mT
+
+
+class _BlockScalar(Parametrisation):
+    """Shared by the families whose layers are fixed by (omega_xx, omega_xy, omega_yx, omega_yy)."""
+
+    def __init__(self, dim: int, scale: float, residual: float) -> None:
+        super().__init__(dim, scale, residual)
+        self._blocks = torch.zeros(4, dim + 1, dim + 1, dtype=torch.float64)
+        self._blocks[0, :dim, :dim] = 1
+        self._blocks[1, :dim, dim] = 1
+        self._blocks[2, dim, :dim] = 1
+        self._blocks[3, dim, dim] = 1
+
+    @abstractmethod
+    def omegas(self, theta: Tensor) -> Float[Tensor, "layer 4"]:
+        """(omega_xx, omega_xy, omega_yx, omega_yy) of every layer."""
+
+    @abstractmethod
+    def slopes(self, theta: Tensor) -> Float[Tensor, "layer 4 parameter"]:
+        """d omega / d theta of every layer."""
+
+    def maps(self, theta: Tensor) -> LayerMaps:
+        W = torch.einsum("lk,kab->lab", self.omegas(theta), self._blocks)
+        return OmegaLayers(W, self.scale, self.residual)
+
+    def rows(self, theta: Tensor, trajectory: GramTrajectory, gammas: list[Tensor]) -> Float[Tensor, "prompt flat"]:
+        blocks, slopes = self.scale * self._blocks.flatten(1).T, self.slopes(theta)
+        return torch.cat(
+            [
+                (gamma * gram).flatten(1) @ (blocks @ slope)
+                for gamma, gram, slope in zip(gammas, trajectory.grams, slopes, strict=True)
+            ],
+            dim=1,
+        )
+
+    def _diagonals(self, entries: Float[Tensor, "layer head 2"]) -> Float[Tensor, "layer head D D"]:
+        """diag(e_x I_d, e_y) from pairs (e_x, e_y)."""
+        return torch.diag_embed(
+            torch.cat([entries[..., :1].expand(*entries.shape[:-1], self.dim), entries[..., 1:]], -1)
+        )
+
+
+class Omegas(_BlockScalar):
+    """The omegas themselves: (xx, yx) for GD++, all four for ``free``; two heads when omega_xy and omega_yy move."""
+
+    def __init__(self, dim: int, scale: float, residual: float, *, momentum: bool) -> None:
+        super().__init__(dim, scale, residual)
+        self.size = 4 if momentum else 2
+        self._place = torch.eye(4, dtype=torch.float64)[:, [0, 1, 2, 3] if momentum else [0, 2]]
+
+    def omegas(self, theta: Tensor) -> Float[Tensor, "layer 4"]:
+        return theta @ self._place.T
+
+    def slopes(self, theta: Tensor) -> Float[Tensor, "layer 4 parameter"]:
+        return self._place.expand(theta.shape[0], -1, -1)
+
+    def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        xx, xy, yx, yy = self.omegas(theta).unbind(-1)
+        P = torch.stack([torch.stack([xx, yx], -1), torch.stack([xy, yy], -1)], 1)  # head 0 reads x, head 1 reads y
+        Q = torch.eye(2, dtype=theta.dtype).expand(theta.shape[0], -1, -1)
+        heads = 2 if self.size == 4 else 1
+        return self._diagonals(P[:, :heads]), self._diagonals(Q[:, :heads])
+
+    def idle(self, generator: torch.Generator) -> Tensor:
+        return torch.zeros(self.size, dtype=torch.float64)
+
+
+class Diagonal(_BlockScalar):
+    """The raw diagonals of every head: (p_x, p_y, q_x, q_y), omega_ab = sum_h p_a q_b."""
+
+    def __init__(self, dim: int, scale: float, residual: float, *, heads: int) -> None:
+        super().__init__(dim, scale, residual)
+        self.heads, self.size = heads, 4 * heads
+
+    def _split(self, theta: Tensor) -> tuple[Float[Tensor, "layer head 2"], Float[Tensor, "layer head 2"]]:
+        entries = theta.unflatten(1, (self.heads, 2, 2))
+        return entries[:, :, 0], entries[:, :, 1]
+
+    def omegas(self, theta: Tensor) -> Float[Tensor, "layer 4"]:
+        p, q = self._split(theta)
+        return torch.einsum("lha,lhb->lab", p, q).flatten(1)
+
+    def slopes(self, theta: Tensor) -> Float[Tensor, "layer 4 parameter"]:
+        p, q = self._split(theta)
+        eye = torch.eye(2, dtype=theta.dtype)
+        by_p = torch.einsum("ac,lhb->labhc", eye, q)
+        by_q = torch.einsum("lha,bc->labhc", p, eye)
+        return torch.stack([by_p, by_q], -2).flatten(3).flatten(1, 2)
+
+    def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        p, q = self._split(theta)
+        return self._diagonals(p), self._diagonals(q)
+
+    def idle(self, generator: torch.Generator) -> Tensor:
+        q_y = 0.05 * torch.randn(self.heads, generator=generator, dtype=torch.float64)
+        layer = torch.zeros(self.heads, 4, dtype=torch.float64)
+        layer[:, 2], layer[:, 3] = 1.0, q_y
+        return layer.flatten()
+
+
+class Dense(Parametrisation):
+    """All of P and Q."""
+
+    def __init__(self, dim: int, scale: float, residual: float, *, heads: int) -> None:
+        super().__init__(dim, scale, residual)
+        self.heads = heads
+        self.size = 2 * heads * (dim + 1) ** 2
+
+    def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        both = theta.unflatten(1, (2, self.heads, self.dim + 1, self.dim + 1))
+        return both[:, 0], both[:, 1]
+
+    def rows(self, theta: Tensor, trajectory: GramTrajectory, gammas: list[Tensor]) -> Float[Tensor, "prompt flat"]:
+        P, Q = self.weights(theta)
+        out = []
+        for layer, (gamma, gram) in enumerate(zip(gammas, trajectory.grams, strict=True)):
+            out += [self.scale * (gamma @ (Qh @ gram)).flatten(1) for Qh in Q[layer]]
+            out += [self.scale * (gamma.mT @ (Ph @ gram)).flatten(1) for Ph in P[layer]]
+        return torch.cat(out, dim=1)
+
+    def idle(self, generator: torch.Generator) -> Tensor:
+        D = self.dim + 1
+        Q = torch.eye(D, dtype=torch.float64) + 0.1 * torch.randn(
+            self.heads, D, D, generator=generator, dtype=torch.float64
+        )
+        return torch.cat([torch.zeros(self.heads * D * D, dtype=torch.float64), Q.flatten()])
+
+    def from_weights(self, P: Tensor, Q: Tensor) -> Float[Tensor, "layer parameter"]:
+        """theta of given weights (layer, head, D, D)."""
+        return torch.stack([P, Q], 1).flatten(1)
+
+
+class Merged(Parametrisation):
+    """One merged matrix per layer: P = I and Q free, as in one-layer models without a value matrix."""
+
+    def __init__(self, dim: int, scale: float, residual: float) -> None:
+        super().__init__(dim, scale, residual)
+        self.size = (dim + 1) ** 2
+
+    def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        D = self.dim + 1
+        Q = theta.unflatten(1, (1, D, D))
+        return torch.eye(D, dtype=theta.dtype).expand_as(Q), Q
+
+    def rows(self, theta: Tensor, trajectory: GramTrajectory, gammas: list[Tensor]) -> Float[Tensor, "prompt flat"]:
+        return torch.cat(
+            [self.scale * (gamma.mT @ gram).flatten(1) for gamma, gram in zip(gammas, trajectory.grams, strict=True)],
+            dim=1,
+        )
+
+    def idle(self, generator: torch.Generator) -> Tensor:
+        return torch.randn(self.size, generator=generator, dtype=torch.float64) / (self.dim + 1) ** 0.5
+
+
+PARAMETRISATIONS = ("gd++", "diag", "free", "full", "merged")
+
+
+def parametrisation(name: str, *, dim: int, heads: int, scale: float, residual: float) -> Parametrisation:
+    """The parametrisation of that name. Raises LayoutError for another name, or a number of heads it cannot have."""
+    if name not in PARAMETRISATIONS:
+        raise LayoutError(f"model.parametrisation is {name!r}; {did_you_mean(str(name), PARAMETRISATIONS)}")
+    fixed_heads = {"gd++": 1, "free": 2, "merged": 1}.get(name)
+    if fixed_heads is not None and heads != fixed_heads:
+        raise LayoutError(f"model.heads is {heads} for parametrisation {name!r}, expected {fixed_heads}")
+    if name == "diag":
+        return Diagonal(dim, scale, residual, heads=heads)
+    if name == "full":
+        return Dense(dim, scale, residual, heads=heads)
+    if name == "merged":
+        return Merged(dim, scale, residual)
+    return Omegas(dim, scale, residual, momentum=name == "free")

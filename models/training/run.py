@@ -1,0 +1,89 @@
+"""One training run: search, then an honest evaluation on fresh prompts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import interp
+from interp.models.errors import UsageError
+from interp.models.training.journal import Journal
+from interp.models.training.objective import adjusted_losses, draw
+from interp.models.training.recipe import Recipe
+from interp.models.training.search import Step, balanced, search
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["Trained", "train"]
+
+EVALUATION_SEED = 902_417  # apart from every training seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A trained model. ``adjusted_loss`` is 1/2 E (yhat - yhat_oracle)^2 on ``prompts`` fresh prompts."""
+
+    model: LinearTransformer
+    adjusted_loss: float
+    stderr: float
+    prompts: int
+    iterations: int
+    seconds: float
+
+
+def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step], None] = lambda step: None) -> Trained:
+    """Train by the recipe. With ``record`` the state is kept in that file, is saved when the run is interrupted, and the
+    next call goes on from it; the file is removed at the end.
+
+    Raises UsageError when the record belongs to another recipe, or the training diverged.
+    """
+    journal = Journal(recipe, record)
+    try:
+        theta = search(recipe, journal, watch)
+    except BaseException:
+        journal.save()
+        raise
+    family, optimiser = recipe.family(), recipe.optimiser
+    fresh = draw(recipe.task, recipe.spec, optimiser.evaluation_prompts, EVALUATION_SEED + optimiser.seed)
+    losses = adjusted_losses(family, theta, fresh)
+    mean, stderr = float(losses.mean()), float(losses.std()) / math.sqrt(fresh.count)
+    if not math.isfinite(mean):
+        raise UsageError(
+            f"the network trained by recipe {recipe.name!r} has a loss of {mean} on fresh prompts, expected a finite one; "
+            "raise optimiser.prompts or optimiser.attempts"
+        )
+    P, Q = family.weights(theta)
+    if recipe.parametrisation in ("diag", "full"):
+        P, Q = balanced(P, Q)
+    provenance = {
+        "recipe": recipe.to_dict(),
+        "adjusted_loss": {
+            "mean": mean,
+            "stderr": stderr,
+            "prompts": fresh.count,
+            "unit": "half the mean squared error",
+        },
+        "iterations": journal.iterations,
+        "wall_seconds": round(journal.seconds, 1),
+        "versions": {
+            "interp-probe": interp.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    spec = dataclasses.replace(recipe.spec, provenance=provenance)
+    model = LinearTransformer(spec=spec, P=P.contiguous(), Q=Q.contiguous())
+    journal.remove()
+    return Trained(
+        model=model,
+        adjusted_loss=mean,
+        stderr=stderr,
+        prompts=fresh.count,
+        iterations=journal.iterations,
+        seconds=journal.seconds,
+    )

@@ -1,0 +1,142 @@
+"""Growing a network layer by layer, which is what keeps second-order training out of poor local minima.
+
+Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
+is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network of
+its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full depth
+the best are polished on ever larger samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.training.journal import Journal
+from interp.models.training.levenberg_marquardt import Progress, minimise
+from interp.models.training.objective import Sample, draw
+from interp.models.training.parametrisation import Dense, Parametrisation
+from interp.models.training.recipe import Recipe
+
+__all__ = ["Step", "balanced", "search"]
+
+SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One iteration of one minimisation, for people who watch."""
+
+    name: str
+    iteration: int
+    loss: float
+
+
+def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> Float[Tensor, "layer parameter"]:
+    """The best parameters found; the same recipe gives the same ones, however often the run was interrupted."""
+    optimiser = recipe.optimiser
+    family = recipe.family()
+    scout = recipe.family("diag") if isinstance(family, Dense) else None
+    small = draw(recipe.task, recipe.spec, optimiser.search_prompts, _seed(optimiser.seed, 1))
+
+    def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
+        def run(progress: Progress, note: Callable[[Progress], None]) -> Progress:
+            def both(now: Progress) -> None:
+                note(now)
+                watch(Step(name=name, iteration=now.iteration, loss=now.loss))
+
+            return minimise(kind, sample, progress, iterations=iterations, tolerance=optimiser.tolerance, watch=both)
+
+        return journal.run(name, start, run)
+
+    def best(kind: Parametrisation, starts: Iterator[tuple[str, Tensor]]) -> list[Tensor]:
+        """A few steps from everywhere, then the most promising to the end."""
+        scanned = [
+            (name, descend(kind, name, Progress(theta=theta), small, optimiser.scan_iterations))
+            for name, theta in starts
+        ]
+        front = _distinct(scanned, 2 * optimiser.keep)
+        ends = [(name, descend(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
+        return [end.theta for _, end in _distinct(ends, optimiser.keep)]
+
+    kept: list[Tensor] = []
+    scouts: list[Tensor] = []
+    for depth in range(1, recipe.layers + 1):
+        starts = list(_grown(family, kept, depth, optimiser.seed, optimiser.attempts, "grow"))
+        if scout is not None and isinstance(family, Dense):
+            scouts = best(scout, _grown(scout, scouts, depth, optimiser.seed, optimiser.attempts, "scout"))
+            starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
+        kept = best(family, iter(starts))
+    for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
+        sample = draw(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
+        ends = [
+            (name, descend(family, name, Progress(theta=theta), sample, iterations))
+            for name, theta in ((f"polish-{stage}.{i}", theta) for i, theta in enumerate(kept))
+        ]
+        kept = [end.theta for _, end in _distinct(ends, 1)]
+    return kept[0]
+
+
+def _distinct(ends: list[tuple[str, Progress]], keep: int) -> list[tuple[str, Progress]]:
+    """The best ``keep`` of them; of those with nearly the same loss only one, for they are the same optimum."""
+    out: list[tuple[str, Progress]] = []
+    for name, end in sorted(ends, key=lambda pair: pair[1].loss):
+        if len(out) < keep and not (out and end.loss < out[-1][1].loss * (1.0 + SAME)):
+            out.append((name, end))
+    return out
+
+
+def _seed(*parts: int) -> int:
+    """Distinct seeds for distinct purposes of one recipe."""
+    value = 0
+    for part in parts:
+        value = value * 1009 + part + 1
+    return value
+
+
+def _generator(*parts: int) -> torch.Generator:
+    return torch.Generator().manual_seed(_seed(*parts))
+
+
+def _grown(
+    family: Parametrisation, kept: list[Tensor], depth: int, seed: int, attempts: int, word: str
+) -> Iterator[tuple[str, Tensor]]:
+    """Every kept network with an idle layer at every place; further attempts also disturb the layers it had."""
+    if not kept:
+        for attempt in range(attempts):
+            yield f"{word}-1.{attempt}", family.idle(_generator(seed, 3, attempt))[None]
+    for parent, theta in enumerate(kept):
+        for place in range(depth):
+            for attempt in range(attempts):
+                generator = _generator(seed, 4, depth, parent, place, attempt)
+                disturbed = theta * (
+                    1.0 + (0.2 if attempt else 0.0) * torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
+                )
+                layers = torch.cat([disturbed[:place], family.idle(generator)[None], disturbed[place:]])
+                yield f"{word}-{depth}.{parent}.{place}.{attempt}", layers
+
+
+def _widened(
+    family: Dense, scout: Parametrisation, scouts: list[Tensor], depth: int, seed: int, attempts: int
+) -> Iterator[tuple[str, Tensor]]:
+    """The diagonal networks as dense ones, plus noise of 2 % of the largest weight of each matrix."""
+    for parent, theta in enumerate(scouts):
+        weights = balanced(*scout.weights(theta))
+        for attempt in range(attempts):
+            generator = _generator(seed, 5, depth, parent, attempt)
+            noisy = [
+                w
+                + 0.02 * w.abs().amax((-1, -2), keepdim=True) * torch.randn(w.shape, generator=generator, dtype=w.dtype)
+                for w in weights
+            ]
+            yield f"widen-{depth}.{parent}.{attempt}", family.from_weights(*noisy)
+
+
+def balanced(P: Float[Tensor, "layer head D D"], Q: Float[Tensor, "layer head D D"]) -> tuple[Tensor, Tensor]:
+    """The same network with |P_h| = |Q_h| in every head: P -> k P, Q -> Q / k changes nothing the network computes."""
+    size_p, size_q = torch.linalg.matrix_norm(P), torch.linalg.matrix_norm(Q)
+    factor = torch.where((size_p > 0) & (size_q > 0), (size_q / size_p.clamp_min(1e-300)).sqrt(), 1.0)[..., None, None]
+    return P * factor, Q / factor

@@ -1,0 +1,145 @@
+"""Training: it reaches known optima, and an interruption anywhere changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from interp.models.errors import UnreadableFile, UsageError
+from interp.models.tasks import task_from_dict
+from interp.models.training import Recipe, train
+from interp.models.training import journal as journal_module
+from interp.models.training.levenberg_marquardt import Progress, minimise
+from interp.models.training.objective import draw
+from interp.models.training.search import balanced
+
+# With many more context tokens than dimensions the spectrum of Sigma is narrow, and losses have light tails.
+TASK = {"name": "noisy_regression", "dim": 3, "context": 24, "noise": {"uniform": [0, 5]}}
+
+
+def recipe(parametrisation: str = "diag", layers: int = 2, task: dict | None = None, **optimiser) -> Recipe:
+    settings = {"search_prompts": 512, "prompts": [2048], "iterations": [20], "evaluation_prompts": 20_000}
+    return Recipe.from_dict(
+        {
+            "name": "test",
+            "task": task or TASK,
+            "model": {"parametrisation": parametrisation, "layers": layers},
+            "optimiser": {**settings, **optimiser},
+        }
+    )
+
+
+def test_one_layer_reaches_the_closed_form_step():
+    """One layer of any family is one gradient step: -omega_yx = E<alpha, w> / E|alpha|^2 (about .0323 at d=10, n=20, no noise;
+    adjusted loss d (1 - (n / (n + d + 1))) / 2 = 1.774)."""
+    task = {"name": "noisy_regression", "dim": 10, "context": 20, "noise": {"fixed": 0}}
+    trained = train(recipe("gd++", 1, task, prompts=[8192]))
+    omega = float(trained.model.P[0, 0, -1, -1] * trained.model.Q[0, 0, 0, 0])
+    assert omega == pytest.approx(-1 / 31, rel=0.02)
+    assert abs(trained.adjusted_loss - 10 * (1 - 20 / 31) / 2) < 4 * trained.stderr + 0.002
+
+
+def test_families_are_nested():
+    """On the same prompts a larger family is never worse (5 % for an early end and the sample it was fitted on)."""
+    loss = {name: train(recipe(name, 2)).adjusted_loss for name in ("gd++", "diag", "free", "full")}
+    assert loss["diag"] < 0.5 * loss["gd++"]
+    assert loss["full"] < 1.05 * loss["diag"]  # one head, as diag here; free has two
+    assert loss["free"] < loss["diag"]
+
+
+def test_deeper_is_better():
+    losses = [train(recipe("gd++", layers, {**TASK, "noise": {"fixed": 0}})).adjusted_loss for layers in (1, 2, 3)]
+    assert losses[1] < 0.1 * losses[0]
+    assert losses[2] < 0.1 * losses[1]
+
+
+class _Stop(BaseException):
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("parametrisation", ["diag", "full"])
+def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, parametrisation):
+    plan = recipe(parametrisation, 2, keep=1, scan_iterations=3, search_iterations=6, tolerance=1e-6)
+    whole_run: list[str] = []
+    whole = train(plan, watch=lambda step: whole_run.append(f"{step.name} {step.iteration}"))
+    seen: list[str] = []
+    for stop_after in (1, 4, 11):
+
+        def watch(step, start=len(seen), stop_after=stop_after):
+            seen.append(f"{step.name} {step.iteration}")
+            if len(seen) - start == stop_after:
+                raise _Stop
+
+        with pytest.raises(_Stop):
+            train(plan, record=tmp_path / "record", watch=watch)
+        assert (tmp_path / "record").exists()
+    resumed = train(
+        plan, record=tmp_path / "record", watch=lambda step: seen.append(f"{step.name} {step.iteration}")
+    )
+    assert torch.equal(resumed.model.P, whole.model.P)
+    assert torch.equal(resumed.model.Q, whole.model.Q)
+    assert resumed.iterations == whole.iterations
+    assert resumed.adjusted_loss == whole.adjusted_loss
+    assert seen == whole_run  # nothing was left out, nothing done twice
+    assert not list(tmp_path.iterdir())  # neither the record nor a temporary file is left
+
+
+def test_the_state_is_saved_as_time_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_module, "SAVE_EVERY", 0.0)
+    seen = []
+    train(recipe("gd++", 1), record=tmp_path / "record", watch=lambda step: seen.append((tmp_path / "record").exists()))
+    assert any(seen)
+
+
+def test_a_record_of_another_recipe_is_refused(tmp_path):
+    def stop(step):
+        raise _Stop
+
+    with pytest.raises(_Stop):
+        train(recipe(), record=tmp_path / "record", watch=stop)
+    with pytest.raises(UsageError, match="another recipe"):
+        train(recipe().with_seed(1), record=tmp_path / "record")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a record", b"\x80\x04N."])
+def test_a_damaged_record_is_refused(tmp_path, content):
+    (tmp_path / "record").write_bytes(content)
+    with pytest.raises(UnreadableFile, match="delete it"):
+        train(recipe(), record=tmp_path / "record")
+
+
+def test_seeds_are_explicit():
+    first, again, other = (train(recipe().with_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first.model.P, again.model.P)
+    assert not torch.equal(first.model.P, other.model.P)
+    assert first.adjusted_loss == pytest.approx(other.adjusted_loss, rel=0.1)
+
+
+def test_the_model_carries_its_task_and_provenance():
+    trained = train(recipe())
+    spec = trained.model.spec
+    assert task_from_dict(spec.task).to_dict() == task_from_dict(TASK).to_dict()
+    assert Recipe.from_dict(spec.provenance["recipe"]) == recipe()
+    assert spec.provenance["adjusted_loss"]["mean"] == trained.adjusted_loss
+    assert trained.model.P.dtype == torch.float64
+
+
+def test_steps_are_accepted_only_downhill_and_overflow_is_survived():
+    plan = recipe("gd++", 3)
+    family = plan.family()
+    sample = draw(plan.task, plan.spec, 256, seed=3)
+    losses: list[float] = []
+    start = Progress(theta=torch.full((3, 2), -0.4, dtype=torch.float64))
+    minimise(family, sample, start, iterations=30, tolerance=1e-6, watch=lambda now: losses.append(now.loss))
+    assert all(later <= earlier for earlier, later in zip(losses, losses[1:], strict=False))
+    huge = Progress(theta=torch.full((3, 2), -1e200, dtype=torch.float64))
+    end = minimise(family, sample, huge, iterations=30, tolerance=1e-6)
+    assert end.done
+    assert not end.loss < float("inf")
+
+
+def test_balancing_changes_no_product():
+    P, Q = torch.randn(2, 2, 3, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    P[1, 1] = 0
+    p, q = balanced(P, Q)
+    assert torch.allclose(torch.einsum("lhab,lhcd->labcd", p, q), torch.einsum("lhab,lhcd->labcd", P, Q))
+    assert torch.allclose(torch.linalg.matrix_norm(p)[0], torch.linalg.matrix_norm(q)[0])
