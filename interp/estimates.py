@@ -36,6 +36,9 @@ __all__ = [
 ROUNDING = 1e-13  # relative rounding error of a prediction or derivative in float64, a few layers deep
 COLLINEAR = 1e-7  # a direction of theta that changes the predictions this little (relative) is not determined
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
+MAX_STEPS = 40
+FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER = 256, 16  # size of the part of the prompts that a fit starts on
+HOPELESS = 0.3  # unexplained share after the first part at which a family is given up
 
 
 class Parametrisation(Protocol):
@@ -93,7 +96,10 @@ class Sensitivities:
 
 
 def sensitivities(layers: LayerMaps, prompts: Prompts) -> Sensitivities:
-    trajectory = forward(layers, prompts.gram, prompts.query)
+    return _differentiate(layers, forward(layers, prompts.gram, prompts.query), prompts)
+
+
+def _differentiate(layers: LayerMaps, trajectory: GramTrajectory, prompts: Prompts) -> Sensitivities:
     gammas = []
     for query in range(prompts.query.shape[1]):
         for coordinate in prompts.readout:
@@ -190,62 +196,78 @@ def refit(
     prompts: Prompts,
     target: Float[Tensor, "prompt output"],
     starts: Sequence[Float[Tensor, " parameter"]],
-    max_steps: int = 40,
 ) -> Estimate:
     """Minimise sum (prediction_theta - target)^2 over all layers by Levenberg-Marquardt, from the best of ``starts``.
 
-    The second-best start is tried as well when the first ends with more than 1 % of the variance unexplained.
+    The second-best start is tried as well when the first leaves more than 1 % of the variance. A fit that leaves most of
+    it on a part of the prompts is hopeless and is not carried on to all of them.
     """
-    power = float((target**2).sum())
-    if power == 0 or sum(parametrisation.sizes) == 0:
-        nothing = torch.zeros(sum(parametrisation.sizes), dtype=target.dtype)
-        return Estimate(nothing, nothing * float("nan"), (False,) * len(nothing), ((),) * len(nothing), float(power > 0))
-    ranked = sorted(starts, key=lambda theta: _cost(parametrisation, prompts, target, theta))
+    parameters = sum(parametrisation.sizes)
+    if parameters == 0 or not bool((target != 0).any()):
+        nothing = torch.zeros(parameters, dtype=target.dtype)
+        return Estimate(nothing, nothing * float("nan"), (False,) * parameters, ((),) * parameters, 1.0)
+    part = slice(0, max(FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER * parameters))
     best: Estimate | None = None
-    for start in ranked[:2]:
-        candidate = _levenberg_marquardt(parametrisation, prompts, target, start, max_steps)
+    for start in sorted(starts, key=lambda theta: _Fit.at(parametrisation, prompts[part], target[part], theta).cost)[:2]:
+        candidate = _levenberg_marquardt(parametrisation, prompts[part], target[part], start, tolerance=1e-2)
         if best is None or candidate.unexplained < best.unexplained:
             best = candidate
         if best.unexplained < 0.01:
             break
     assert best is not None  # there is at least one start
-    return best
+    if best.unexplained > HOPELESS or prompts.count <= part.stop:
+        return best
+    return _levenberg_marquardt(parametrisation, prompts, target, best.theta, tolerance=1e-4)
 
 
-def _cost(parametrisation: Parametrisation, prompts: Prompts, target: Tensor, theta: Tensor) -> float:
-    cost = float(((predict(parametrisation.build(theta), prompts) - target) ** 2).sum())
-    return cost if cost == cost else float("inf")
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """A point of the minimisation: the forward pass there, and what it leaves."""
+
+    theta: Tensor
+    layers: LayerMaps
+    trajectory: GramTrajectory
+    residual: Float[Tensor, "prompt output"]
+    cost: float
+
+    @classmethod
+    def at(cls, parametrisation: Parametrisation, prompts: Prompts, target: Tensor, theta: Tensor) -> _Fit:
+        layers = parametrisation.build(theta)
+        trajectory = forward(layers, prompts.gram, prompts.query)
+        residual = target - prompts.read(trajectory.queries[-1])
+        cost = float((residual**2).sum())
+        return cls(theta, layers, trajectory, residual, cost if cost == cost else float("inf"))
+
+    def jacobian(self, parametrisation: Parametrisation, prompts: Prompts) -> Float[Tensor, "prompt output parameter"]:
+        sensed = _differentiate(self.layers, self.trajectory, prompts)
+        return torch.cat([_design(parametrisation, layer, sensed) for layer in range(len(parametrisation.sizes))], -1)
 
 
 def _levenberg_marquardt(
-    parametrisation: Parametrisation, prompts: Prompts, target: Tensor, theta: Tensor, max_steps: int
+    parametrisation: Parametrisation, prompts: Prompts, target: Tensor, start: Tensor, tolerance: float
 ) -> Estimate:
+    """Until a step lowers the cost by less than ``tolerance`` (relative); fits that become exact go on to rounding."""
     power = float((target**2).sum())
-    cost, damping, steps = _cost(parametrisation, prompts, target, theta), 1e-3, 0
+    point, damping, steps, done = _Fit.at(parametrisation, prompts, target, start), 1e-3, 0, False
     while True:
-        sensed = sensitivities(parametrisation.build(theta), prompts)
-        jacobian = torch.cat([_design(parametrisation, layer, sensed) for layer in range(len(parametrisation.sizes))], -1)
-        residual = target - sensed.prediction
-        if steps >= max_steps or not cost > CONVERGED * power or not bool(torch.isfinite(jacobian).all()):
+        jacobian = point.jacobian(parametrisation, prompts)
+        usable = bool(torch.isfinite(jacobian).all())
+        if done or not usable or steps == MAX_STEPS or not point.cost > CONVERGED * power:
             break
-        rows, flat = jacobian.flatten(0, 1), residual.flatten()
+        rows = jacobian.flatten(0, 1)
         scale = rows.norm(dim=0).clamp_min(1e-300)
-        normal, gradient = (rows / scale).mT @ (rows / scale), (rows / scale).mT @ flat
-        improved = False
-        while not improved and damping < 1e8:
+        normal, gradient = (rows / scale).mT @ (rows / scale), (rows / scale).mT @ point.residual.flatten()
+        following = point
+        while damping < 1e8 and not following.cost < point.cost:
             step = torch.linalg.solve(normal + damping * torch.eye(len(scale), dtype=rows.dtype), gradient) / scale
-            proposal = _cost(parametrisation, prompts, target, theta + step)
-            improved = proposal < cost
-            damping = damping / 10 if improved else damping * 4
-        if not improved:
-            break
-        gain = (cost - proposal) / cost
-        theta, cost, steps = theta + step, proposal, steps + 1
-        damping = max(damping, 1e-14)
-        if gain < 1e-6 and cost > 1e-12 * power:  # a flat valley; exact fits go on to rounding
-            max_steps = steps
-    if not bool(torch.isfinite(jacobian).all()):
-        unknown = torch.full_like(theta, float("nan"))
-        return Estimate(theta, unknown, (False,) * len(theta), ((),) * len(theta), 1.0, steps)
-    local = _least_squares(jacobian, residual)
-    return Estimate(theta, local.stderr, local.determined, local.partners, cost / power, steps)
+            following = _Fit.at(parametrisation, prompts, target, point.theta + step)
+            damping = max(damping / 10, 1e-14) if following.cost < point.cost else damping * 4
+        steps += 1
+        exact = following.cost < 1e-9 * power
+        done = not following.cost < point.cost * (1.0 if exact else 1.0 - tolerance)
+        point = following if following.cost < point.cost else point
+    if not usable:
+        unknown = torch.full_like(point.theta, float("nan"))
+        return Estimate(point.theta, unknown, (False,) * len(unknown), ((),) * len(unknown), 1.0, steps)
+    local = _least_squares(jacobian, point.residual)
+    return Estimate(point.theta, local.stderr, local.determined, local.partners, point.cost / power, steps)

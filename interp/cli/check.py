@@ -1,0 +1,55 @@
+"""``interp-probe check``: does a checkpoint still run the algorithm of its golden file?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from interp.cli.progress import progress_line
+
+__all__ = ["command"]
+
+
+@click.command("check")
+@click.argument("checkpoint")
+@click.option("--golden", required=True, metavar="FILE", help="The golden JSON file.")
+@click.option("--update", is_flag=True, help="Write the golden file from this checkpoint instead of comparing.")
+@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--prompts", type=int, help="How many prompts (with --update; else those of the golden file).")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed (with --update; else that of the golden file).")
+def command(
+    checkpoint: str, golden: str, update: bool, spec: str | None, as_json: bool, prompts: int | None, seed: int | None
+) -> None:
+    """Compare the verdict, the coefficients and the fidelity of CHECKPOINT with a golden file.
+
+    Exit code 1 and one line for everything that moved: which coefficient, from what to what, by how many standard errors.
+    """
+    if not update and (prompts is not None or seed is not None):
+        raise click.UsageError("--prompts and --seed come from the golden file; give them with --update only")
+    if update and not Path(golden).absolute().parent.is_dir():
+        raise click.UsageError(f"--golden {golden}: the folder {Path(golden).absolute().parent} does not exist; create it first")
+    from interp.checkpoints.opening import open_checkpoint
+    from interp.golden import compare_with_golden, update_golden
+    from interp.models.errors import CheckFailed
+
+    with progress_line() as progress:
+        opened = open_checkpoint(checkpoint, spec)
+        line = shlex.join(["interp-probe", *sys.argv[1:]])
+        if update:
+            result, moved = update_golden(opened, golden, prompts or 4096, seed or 0, progress, line), []
+        else:
+            result, moved = compare_with_golden(opened, golden, progress, line)
+    status = "updated" if update else "moved" if moved else "unchanged"
+    if as_json:
+        click.echo(json.dumps({"golden": golden, "checkpoint": result.checkpoint.name, "status": status, "moved": moved}, indent=2))
+    else:
+        click.echo(f"{result.checkpoint.name}: {status} ({result.verdict.algorithm}; {golden})")
+        for entry in moved:
+            click.echo(f"  {entry}")
+    if moved:
+        raise CheckFailed(f"{len(moved)} figure{'s' * (len(moved) > 1)} moved from {golden}; if that is intended, run again with --update")

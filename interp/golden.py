@@ -1,0 +1,171 @@
+"""Regression on recovered algorithms: a small golden file, and what moved since.
+
+A golden file keeps the verdict, the fidelity and the output-weighted coefficients with their standard errors, the
+tolerances they are held to, and the prompts and seed that make the comparison repeatable. Coefficients are gauge-free, so
+rescaled, permuted or split heads are no difference. A coefficient moved when it changed by more than
+
+    max(relative * |old|, standard_errors * sqrt(stderr_old^2 + stderr_new^2)).
+
+What the data do not determine is listed, never compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from interp.analysis import DEFAULT_PROMPTS, analyse
+from interp.checkpoints.atomic import write_atomically
+from interp.checkpoints.opening import Checkpoint
+from interp.models.errors import LayoutError, UnreadableFile
+from interp.results import Analysis
+
+__all__ = ["FORMAT", "compare_with_golden", "differences", "golden_document", "read_golden", "update_golden"]
+
+FORMAT, VERSION = "interp-probe-golden", 1
+TOLERANCE = {"relative": 0.01, "standard_errors": 4.0, "fidelity": 0.01}
+
+
+def golden_document(result: Analysis, tolerance: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """The golden file of a result; ``tolerance`` keeps that of the file it replaces."""
+    coefficients: dict[str, Any] = {}
+    for layer in result.layers:
+        row: dict[str, Any] = {}
+        for name, c in {**layer.omega, **layer.trace}.items():
+            if not c.live or c.output is None:
+                continue
+            row[name] = {"output": _rounded(c.output), "stderr": _rounded(c.stderr)}
+            if c.undetermined is not None:
+                row[name]["undetermined"] = c.undetermined
+        coefficients[f"layer {layer.index}"] = row
+    verdict = result.verdict
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "checkpoint": {"name": result.checkpoint.name, "sha256": result.checkpoint.sha256},
+        "verdict": {
+            "algorithm": verdict.algorithm, "recognized": verdict.recognized, "solves_task": verdict.solves_task
+        },
+        "fidelity": {"value": _rounded(verdict.fidelity), "ci": [_rounded(v) for v in verdict.fidelity_ci]},
+        "coefficients": coefficients,
+        "tolerance": dict(tolerance or TOLERANCE),
+        "provenance": {
+            key: result.provenance.get(key) for key in ("tool", "prompts", "seed", "time", "python", "versions")
+        },
+    }  # fmt: skip
+
+
+def _rounded(value: float | None) -> float | None:
+    """Ten significant digits: far below any tolerance, and the same on every machine."""
+    return None if value is None else float(f"{value:.10g}")
+
+
+def update_golden(
+    checkpoint: Checkpoint,
+    path: str | Path,
+    prompts: int = DEFAULT_PROMPTS,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda step: None,
+    command: str | None = None,
+) -> Analysis:
+    """Analyse ``checkpoint`` and write its golden file, keeping the tolerances of the one it replaces."""
+    kept = read_golden(path)["tolerance"] if Path(path).exists() else None
+    result = analyse(checkpoint, prompts, seed, progress, command)
+    text = json.dumps(golden_document(result, kept), indent=2, ensure_ascii=False)
+    write_atomically(path, text + "\n")
+    return result
+
+
+def compare_with_golden(
+    checkpoint: Checkpoint,
+    path: str | Path,
+    progress: Callable[[str], None] = lambda step: None,
+    command: str | None = None,
+) -> tuple[Analysis, list[str]]:
+    """Analyse ``checkpoint`` on the prompts of the golden file; the result, and a line for everything that moved."""
+    golden = read_golden(path)
+    prompts, seed = golden["provenance"].get("prompts"), golden["provenance"].get("seed")
+    if not isinstance(prompts, int) or not isinstance(seed, int):
+        raise LayoutError(f"{path}: provenance has prompts {prompts!r} and seed {seed!r}, expected two whole numbers")
+    result = analyse(checkpoint, prompts, seed, progress, command)
+    return result, differences(golden, result)
+
+
+def read_golden(path: str | Path) -> dict[str, Any]:
+    """Raises UnreadableFile when the file is missing or damaged, LayoutError when it is not a golden file."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UnreadableFile(f"{path}: no such golden file; make it with interp-probe check CHECKPOINT --golden {path} --update") from None
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path}: not readable as JSON ({error}); make it anew with --update") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise LayoutError(f'{path}: expected "format": "{FORMAT}" and "version": {VERSION}; make it anew with --update')
+    for key, kind in (("verdict", dict), ("fidelity", dict), ("coefficients", dict), ("tolerance", dict), ("provenance", dict)):
+        if not isinstance(document.get(key), kind):
+            raise LayoutError(f"{path}: {key} is missing or no table; make it anew with --update")
+    for key in TOLERANCE:
+        if not isinstance(document["tolerance"].get(key), (int, float)):
+            raise LayoutError(f"{path}: tolerance.{key} is missing or no number")
+    return document
+
+
+def differences(golden: Mapping[str, Any], result: Analysis) -> list[str]:
+    """One line for everything that moved; empty when the checkpoint still runs the same algorithm."""
+    found = golden_document(result)
+    out = []
+    for key in ("algorithm", "recognized", "solves_task"):
+        old, new = golden["verdict"].get(key), found["verdict"][key]
+        if old != new:
+            out.append(f"verdict.{key}: {_word(old)} -> {_word(new)}")
+    out.extend(_fidelity_moved(golden, found))
+    layers = list(dict.fromkeys([*golden["coefficients"], *found["coefficients"]]))
+    for layer in layers:
+        out.extend(
+            _coefficients_moved(
+                layer, golden["coefficients"].get(layer, {}), found["coefficients"].get(layer, {}), golden["tolerance"]
+            )
+        )
+    return out
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _fidelity_moved(golden: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    old, new = golden["fidelity"].get("value"), found["fidelity"]["value"]
+    allowed = golden["tolerance"]["fidelity"]
+    if (old is None) != (new is None) or (old is not None and abs(new - old) > allowed):
+        yield f"fidelity: {_number(old)} -> {_number(new)} (allowed: {allowed:g})"
+
+
+def _coefficients_moved(
+    layer: str, old_row: Mapping[str, Any], new_row: Mapping[str, Any], tolerance: Mapping[str, float]
+) -> Iterator[str]:
+    for name in dict.fromkeys([*old_row, *new_row]):
+        label = f"{layer}, omega_{name}" if ":" not in name else f"{layer}, trace {name}"
+        if name not in old_row or name not in new_row:
+            yield f"{label}: {'no longer has a say' if name in old_row else 'had no say, now it has'}"
+            continue
+        old, new = old_row[name], new_row[name]
+        if "undetermined" in old or "undetermined" in new:
+            if ("undetermined" in old) == ("undetermined" in new):
+                continue
+            # What was a fact and no longer is (or the reverse) still moved if the two exclude each other.
+        change = abs(new["output"] - old["output"])
+        error = math.hypot(old["stderr"] or 0.0, new["stderr"] or 0.0)
+        allowed = max(tolerance["relative"] * abs(old["output"]), tolerance["standard_errors"] * error)
+        if change > allowed:
+            sizes = f"{change / error:.3g} standard errors" if error > 0 else "no standard error"
+            yield (
+                f"{label}: {_number(old['output'])} -> {_number(new['output'])}, moved by {change:.3g} = {sizes} "
+                f"(allowed: {allowed:.3g})"
+            )
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.6g}"
