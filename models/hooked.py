@@ -1,0 +1,443 @@
+"""The token-by-token forward pass, with every intermediate value at a named hook point.
+
+This is the reference implementation. It forms the scores of all pairs of tokens and sums over the keys J(i), exactly as
+the model is defined, and shares nothing with the Gram path (``interp.models.gram``) that it is tested against:
+
+    score_h(i, j) = e_i^T Q_h e_j                                           blocks.{l}.attn.hook_scores
+    out_h(i)      = s * sum_{j in J(i)} score_h(i, j) P_h e_j               blocks.{l}.attn.hook_head_out
+    e_i          <- clip(e_i + sum_h out_h(i))                              blocks.{l}.hook_attn_out, hook_resid_post
+
+It is also the one module that imports transformer_lens, and it makes the hooks of that library safe: a name that does
+not exist, a filter that selects nothing, a hook that changes a shape or never runs are errors instead of silence.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformer_lens import HookedRootModule
+from transformer_lens.hook_points import HookPoint, LensHandle
+
+from interp.models.errors import UsageError, did_you_mean
+from interp.models.specification import ModelSpec
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["HookedLinearTransformer"]
+
+Hook = Callable[..., Any]  # fn(tensor, *, hook) -> a tensor or None
+Hooks = Sequence[tuple[str | Callable[[str], bool], Hook]]
+NamesFilter = str | Sequence[str] | Callable[[str], bool] | None
+Direction = Literal["fwd", "bwd"]
+
+
+class HookedLinearTransformer(HookedRootModule):
+    """A ``LinearTransformer`` whose activations can be read and replaced.
+
+    Hook points of layer l, in order of execution. ``pos`` counts the context tokens first, then the query tokens; for
+    causal models it is the sequence. ``source`` counts the keys: the context tokens (keys "context") or all of pos.
+
+    ==============================  ==============================  =================================================
+    name                            shape                           value
+    ==============================  ==============================  =================================================
+    blocks.{l}.hook_resid_pre       (batch, pos, D)                 the tokens before the layer
+    blocks.{l}.attn.hook_scores     (batch, head, dest, source)     e_i^T Q_h e_j, before the scale s; 0 where j > i
+                                                                    in a causal model
+    blocks.{l}.attn.hook_head_out   (batch, head, pos, D)           s * sum_j score_h(i, j) P_h e_j
+    blocks.{l}.hook_attn_out        (batch, pos, D)                 their sum over heads, the update of the tokens
+    blocks.{l}.hook_resid_post      (batch, pos, D)                 the tokens after the layer (and after the clip)
+    ==============================  ==============================  =================================================
+
+    A hook is called as ``fn(tensor, hook=point)``. It may return a tensor of the same shape and dtype, or edit its
+    argument in place, which is its own copy: both change the rest of the run, and neither the caller's input.
+
+    The weights are copied into buffers (``blocks.{l}.attn.Q`` and ``.P``), so gradients flow to the inputs; for
+    gradients in the weights use ``torch.func.functional_call``.
+    """
+
+    spec: ModelSpec
+
+    def __init__(self, model: LinearTransformer) -> None:
+        """Raises UsageError when the weights are not both float32 or both float64."""
+        super().__init__()
+        if model.Q.dtype not in (torch.float32, torch.float64) or model.P.dtype != model.Q.dtype:
+            raise UsageError(
+                f"Q has dtype {model.Q.dtype} and P {model.P.dtype}, expected both float32 or both float64; "
+                f"convert with model.to(torch.float64)"
+            )
+        self.spec = model.spec
+        self.blocks = nn.ModuleList(_Block(Q, P, model.spec) for Q, P in zip(model.Q, model.P, strict=True))
+        self.setup()  # names the hook points, so it comes last
+
+    def forward(self, tokens: Tensor, query: Tensor | None = None) -> Float[Tensor, "batch query output"]:
+        """The predictions: sign * read-out channel of the query tokens, or of every token of a causal model.
+
+        ``tokens``: the context (batch, n, D), or for causal keys the whole sequence (batch, T, D), then without
+        ``query``. ``query``: (batch, q, D). n in the scales "1/n" and "1/(n+1)" counts the context tokens; in a causal
+        model all T. With keys "context" every token attends to the context, with "all" to context and queries.
+
+        Raises UsageError when a shape, dtype or device does not fit the model.
+        """
+        causal = self.spec.attention.keys == "causal"
+        if causal and query is not None:
+            raise UsageError(
+                "got query tokens, but attention.keys is 'causal' and every token of the sequence is read out; "
+                "expected the whole sequence as one tensor"
+            )
+        self._require_tokens("tokens" if causal else "context", tokens)
+        given = tokens.shape[1]
+        if not causal:
+            if query is None:
+                raise UsageError(
+                    f"got no query tokens, but attention.keys is {self.spec.attention.keys!r} and the queries are read "
+                    f"out; expected model(context, query)"
+                )
+            self._require_tokens("query", query)
+            if len(query) != len(tokens):
+                raise UsageError(
+                    f"context holds {len(tokens)} prompts and query {len(query)}, expected as many; repeat one of them"
+                )
+            tokens = torch.cat([tokens, query], dim=1)
+        sources = given if self.spec.attention.keys == "context" else tokens.shape[1]
+        scale = self.spec.attention.factor(given)
+        for block in self.blocks:
+            tokens = block(tokens, sources, scale)
+        read = tokens if causal else tokens[:, given:]
+        return self.spec.readout.sign * read[..., self.spec.channel(self.spec.readout.channel).indices]
+
+    def hook_names(self, names_filter: NamesFilter = None) -> list[str]:
+        """The hook points that ``names_filter`` (a name, a sequence of names or a predicate) selects, in order of
+        execution; None selects all. Raises UsageError for an unknown name, or when nothing is selected."""
+        if names_filter is None:
+            return list(self.hook_dict)
+        if callable(names_filter):
+            chosen = {name for name in self.hook_dict if names_filter(name)}
+        else:
+            chosen = {names_filter} if isinstance(names_filter, str) else set(names_filter)
+            for name in chosen:
+                if name not in self.hook_dict:
+                    raise UsageError(f"no hook point is named {name!r}; {did_you_mean(str(name), self.hook_dict)}")
+        if not chosen:
+            raise UsageError(
+                f"names_filter selects none of the {len(self.hook_dict)} hook points, expected one or more; "
+                f"they are named like {', '.join(map(repr, list(self.hook_dict)[:5]))}"
+            )
+        return [name for name in self.hook_dict if name in chosen]
+
+    def run_with_cache(
+        self,
+        *model_args: Any,
+        names_filter: NamesFilter = None,
+        device: torch.device | str | None = None,
+        remove_batch_dim: bool = False,
+        incl_bwd: bool = False,
+        reset_hooks_end: bool = True,
+        clear_contexts: bool = False,
+        pos_slice: Any = None,
+        **model_kwargs: Any,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The predictions, and the selected activations by name: detached copies, safe to edit.
+
+        Hooks of an enclosing ``hooks`` context act, and the cache shows their effect. ``remove_batch_dim`` needs one
+        prompt. ``incl_bwd`` and ``pos_slice`` are refused with UsageError.
+        """
+        cache, forward, backward = self.get_caching_hooks(
+            names_filter, incl_bwd, device, remove_batch_dim, pos_slice=pos_slice
+        )
+        with self.hooks(forward, backward, reset_hooks_end, clear_contexts):
+            return self(*model_args, **model_kwargs), cache
+
+    def run_with_hooks(
+        self,
+        *model_args: Any,
+        fwd_hooks: Hooks = (),
+        bwd_hooks: Hooks = (),
+        reset_hooks_end: bool = True,
+        clear_contexts: bool = False,
+        **model_kwargs: Any,
+    ) -> Tensor:
+        """The predictions with ``fwd_hooks``, pairs (name or predicate, hook), in place.
+
+        Raises UsageError for ``bwd_hooks`` that would be removed before any backward pass can reach them.
+        """
+        if bwd_hooks and reset_hooks_end:
+            raise UsageError(
+                "got bwd_hooks, but run_with_hooks removes them before a backward pass can run; "
+                "use 'with model.hooks(bwd_hooks=...):' and call backward inside"
+            )
+        with self.hooks(fwd_hooks, bwd_hooks, reset_hooks_end, clear_contexts):
+            return self(*model_args, **model_kwargs)
+
+    @contextmanager
+    def hooks(
+        self,
+        fwd_hooks: Hooks = (),
+        bwd_hooks: Hooks = (),
+        reset_hooks_end: bool = True,
+        clear_contexts: bool = False,
+    ) -> Iterator[HookedLinearTransformer]:
+        """Hooks for the time of a ``with`` block, whatever ends it. Contexts nest, and each removes its own hooks only.
+
+        Raises UsageError at the end of a block in which one of them never ran. With ``reset_hooks_end=False`` the hooks
+        stay until ``reset_hooks()``, as if added by ``add_hook``, and may run later.
+        """
+        wanted = self._wanted("fwd", fwd_hooks) + self._wanted("bwd", bwd_hooks)
+        added: list[tuple[HookPoint, LensHandle]] = []
+        self.context_level += 1
+        level = self.context_level if reset_hooks_end else None
+        try:
+            for point, hook, direction in wanted:
+                handle = point.add_hook(hook, direction, level=level)
+                handle.user_hook = hook.function
+                added.append((point, handle))
+            yield self
+            for point, hook, direction in wanted:
+                if reset_hooks_end and not hook.calls:
+                    missing = "forward pass of this model" if direction == "fwd" else "backward pass through it"
+                    raise UsageError(f"the hook on {point.name!r} never ran: no {missing} happened inside the context")
+        finally:
+            self.context_level -= 1
+            if reset_hooks_end:
+                for point, handle in added:
+                    _discard(point, handle)
+                if clear_contexts:
+                    self.clear_contexts()
+
+    def add_hook(
+        self,
+        name: str | Callable[[str], bool],
+        hook: Hook,
+        dir: Direction = "fwd",
+        is_permanent: bool = False,
+        level: int | None = None,
+        prepend: bool = False,
+    ) -> None:
+        """Add a hook that stays until ``reset_hooks()``; prefer ``hooks`` and ``run_with_hooks``, which clean up."""
+        for chosen in self.hook_names(name):
+            super().add_hook(chosen, hook, dir, is_permanent, level, prepend)
+
+    def get_caching_hooks(
+        self,
+        names_filter: NamesFilter = None,
+        incl_bwd: bool = False,
+        device: torch.device | str | None = None,
+        remove_batch_dim: bool = False,
+        cache: dict[str, Tensor] | None = None,
+        pos_slice: Any = None,
+    ) -> tuple[dict[str, Tensor], list[tuple[str, Hook]], list[tuple[str, Hook]]]:
+        """A cache, the forward hooks that fill it, and no backward hooks; for use with ``hooks``."""
+        if pos_slice is not None:
+            raise UsageError(
+                "pos_slice is not supported, as it guesses the position axis from the hook's name; "
+                "slice the cached tensor instead, e.g. cache['blocks.0.hook_resid_post'][:, -1:]"
+            )
+        if incl_bwd:
+            raise UsageError(
+                "incl_bwd=True needs a scalar output, but the model predicts a (batch, query, output) tensor; "
+                "use 'with model.hooks(bwd_hooks=...):' and call backward on your loss inside"
+            )
+        filled = _Cache(self.hook_dict) if cache is None else cache
+
+        def save(tensor: Tensor, *, hook: HookPoint) -> None:
+            if remove_batch_dim:
+                if len(tensor) != 1:
+                    raise UsageError(
+                        f"remove_batch_dim=True with a batch of {len(tensor)} prompts, expected 1; "
+                        f"leave it out, or pass one prompt"
+                    )
+                tensor = tensor[0]
+            filled[str(hook.name)] = tensor.detach().to(device)  # the hook point handed over a copy
+
+        return filled, [(name, save) for name in self.hook_names(names_filter)], []
+
+    def add_caching_hooks(
+        self,
+        names_filter: NamesFilter = None,
+        incl_bwd: bool = False,
+        device: torch.device | str | None = None,
+        remove_batch_dim: bool = False,
+        cache: dict[str, Tensor] | None = None,
+    ) -> dict[str, Tensor]:
+        """A cache that every forward pass fills until ``reset_hooks()``."""
+        filled, forward, _ = self.get_caching_hooks(names_filter, incl_bwd, device, remove_batch_dim, cache)
+        for name, save in forward:
+            self.add_hook(name, save)
+        return filled
+
+    def list_hooks(
+        self,
+        name_filter: NamesFilter = None,
+        dir: Literal["fwd", "bwd", "both"] = "both",
+        including_permanent: bool = True,
+    ) -> dict[str, list[LensHandle]]:
+        """The hooks now in place, by name; hook points without any are left out."""
+        return super().list_hooks(self.hook_names(name_filter), dir, including_permanent)
+
+    def _wanted(self, direction: Direction, pairs: Hooks) -> list[tuple[HookPoint, _CountedHook, Direction]]:
+        """The hook points and hooks that pairs (name or predicate, hook) ask for."""
+        wanted: list[tuple[HookPoint, _CountedHook, Direction]] = []
+        for pair in pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise UsageError(f"{direction}_hooks holds {pair!r}, expected pairs (hook name or predicate, function)")
+            for name in self.hook_names(pair[0]):
+                _require_hook(name, pair[1])
+                wanted.append((self.hook_dict[name], _CountedHook(pair[1]), direction))
+        return wanted
+
+    def _require_tokens(self, name: str, value: object) -> None:
+        shape = f"(batch, number of {'queries' if name == 'query' else 'tokens'}, {self.spec.width}), none of them 0"
+        if not isinstance(value, Tensor):
+            raise UsageError(f"{name} is of type {type(value).__name__}, expected a torch tensor of shape {shape}")
+        if value.ndim != 3 or value.shape[2] != self.spec.width or 0 in value.shape:
+            raise UsageError(
+                f"{name} has shape {tuple(value.shape)}, expected {shape}; "
+                f"the channels are {dict(self.spec.tokens)}, which adds up to {self.spec.width}"
+            )
+        weights = next(self.buffers())
+        if value.dtype != weights.dtype:
+            raise UsageError(
+                f"{name} has dtype {value.dtype}, but the model has {weights.dtype}; convert one of them with .to(...)"
+            )
+        if value.device != weights.device:
+            raise UsageError(f"{name} is on {value.device}, but the model on {weights.device}; move one with .to(...)")
+
+
+class _Block(nn.Module):
+    def __init__(self, Q: Float[Tensor, "head D D"], P: Float[Tensor, "head D D"], spec: ModelSpec) -> None:
+        super().__init__()
+        self.residual, self.clip = spec.residual, spec.clip
+        self.hook_resid_pre = _CheckedHookPoint()
+        self.attn = _Attention(Q, P, causal=spec.attention.keys == "causal")
+        self.hook_attn_out = _CheckedHookPoint()
+        self.hook_resid_post = _CheckedHookPoint()
+
+    def forward(self, tokens: Float[Tensor, "batch pos D"], sources: int, scale: float) -> Float[Tensor, "batch pos D"]:
+        tokens = self.hook_resid_pre(tokens)
+        update = self.hook_attn_out(self.attn(tokens, tokens[:, :sources], scale))
+        tokens = tokens + update if self.residual else update
+        if self.clip is not None:
+            tokens = tokens.clamp(-self.clip, self.clip)
+        return self.hook_resid_post(tokens)
+
+
+class _Attention(nn.Module):
+    Q: Tensor
+    P: Tensor
+
+    def __init__(self, Q: Float[Tensor, "head D D"], P: Float[Tensor, "head D D"], causal: bool) -> None:
+        super().__init__()
+        self.register_buffer("Q", Q.detach().clone())
+        self.register_buffer("P", P.detach().clone())
+        self.causal = causal
+        self.hook_scores = _CheckedHookPoint()
+        self.hook_head_out = _CheckedHookPoint()
+
+    def forward(
+        self, tokens: Float[Tensor, "batch dest D"], keys: Float[Tensor, "batch source D"], scale: float
+    ) -> Float[Tensor, "batch dest D"]:
+        scores = torch.einsum("bia,bhja->bhij", tokens, torch.einsum("hac,bjc->bhja", self.Q, keys))
+        if self.causal:
+            scores = scores.tril()  # j <= i, self included
+        values = torch.einsum("hac,bjc->bhja", self.P, keys)
+        return self.hook_head_out(scale * (self.hook_scores(scores) @ values)).sum(dim=1)
+
+
+class _CheckedHookPoint(HookPoint):
+    """A hook point whose hooks get a copy each, and may only hand back a tensor like the one they got."""
+
+    def add_hook(
+        self,
+        hook: Hook,
+        dir: Direction = "fwd",
+        is_permanent: bool = False,
+        level: int | None = None,
+        prepend: bool = False,
+        alias_names: list[str] | None = None,
+    ) -> LensHandle:
+        function, where = hook, str(self.name)
+        _require_hook(where, function)
+
+        def checked(tensor: Tensor, *, hook: HookPoint) -> Tensor:
+            own = tensor.clone()
+            returned = function(own, hook=hook)
+            value = own if returned is None else returned  # an edit in place counts, too
+            if not isinstance(value, Tensor):
+                raise UsageError(f"the hook on {where!r} returned {type(value).__name__}, expected a tensor or None")
+            if (value.shape, value.dtype, value.device) != (tensor.shape, tensor.dtype, tensor.device):
+                raise UsageError(f"the hook on {where!r} gave {_kind(value)}; expected {_kind(tensor)}, as it received")
+            return value
+
+        handle = super().add_hook(checked, dir, is_permanent, level, prepend, alias_names)
+        handle.user_hook = function
+        return handle
+
+    def remove_hooks(
+        self,
+        dir: Literal["fwd", "bwd", "both"] = "fwd",
+        including_permanent: bool = False,
+        level: int | None = None,
+    ) -> None:
+        """As in the base class, but without a level, hooks that belong to an open context are left to that context."""
+        if level is not None:
+            super().remove_hooks(dir, including_permanent, level)
+            return
+        handles = (self.fwd_hooks if dir != "bwd" else []) + (self.bwd_hooks if dir != "fwd" else [])
+        for handle in handles:
+            if handle.context_level is None and (including_permanent or not handle.is_permanent):
+                _discard(self, handle)
+
+
+class _CountedHook:
+    """A hook that knows how often it ran."""
+
+    def __init__(self, function: Hook) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, tensor: Tensor, *, hook: HookPoint) -> object:
+        self.calls += 1
+        return self.function(tensor, hook=hook)
+
+
+class _Cache(dict[str, Tensor]):
+    """Activations by hook name; asking for one that is not there says why."""
+
+    def __init__(self, known: dict[str, HookPoint]) -> None:
+        super().__init__()
+        self.known = list(known)
+
+    def __missing__(self, name: str) -> Tensor:
+        if name in self.known:
+            raise UsageError(f"{name!r} is not in the cache, because names_filter left it out; it has {list(self)}")
+        raise UsageError(f"no hook point is named {name!r}; {did_you_mean(str(name), self.known)}")
+
+
+def _discard(point: HookPoint, handle: LensHandle) -> None:
+    """Remove one hook; nothing happens when it is gone already."""
+    handle.hook.remove()
+    point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
+    point.bwd_hooks = [other for other in point.bwd_hooks if other is not handle]
+
+
+def _kind(value: Tensor) -> str:
+    return f"a tensor of shape {tuple(value.shape)}, dtype {value.dtype} on {value.device}"
+
+
+def _require_hook(where: str, hook: object) -> None:
+    if not callable(hook):
+        raise UsageError(f"the hook on {where!r} is {hook!r}, expected a function fn(tensor, *, hook)")
+    try:
+        signature = inspect.signature(hook)
+    except ValueError:  # some built-in functions have none
+        return
+    try:
+        signature.bind(None, hook=None)
+    except TypeError as error:
+        raise UsageError(
+            f"the hook on {where!r} takes {signature} ({error}), expected fn(tensor, *, hook): "
+            f"it is called with the tensor and the keyword 'hook'"
+        ) from None

@@ -1,0 +1,33 @@
+"""Settings of the whole suite.
+
+One thread: the tensors here are small, so threads cost more than they give, sums come out in the same order on every
+machine, and suites that run side by side do not slow each other down. The default dtype stays float32, so that
+float64 results cannot hide code that forgets to ask for float64.
+"""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+# A slow or busy machine must not fail a test, so hypothesis measures no times.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("suite")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="also run the tests marked slow, which take minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
