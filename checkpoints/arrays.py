@@ -7,6 +7,7 @@ unpickled: legacy pickles and object arrays are refused, zip ``.pt`` files go th
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import os
 import stat
@@ -219,7 +220,10 @@ def _scan_safetensors(path: Path, label: str, size: int, start: bytes) -> ArrayF
 # numpy ---------------------------------------------------------------------------------------------------------------
 
 
-def _npy_header(file: IO[bytes], label: str, size: int) -> ArrayInfo:
+_Stream = IO[bytes] | io.BufferedIOBase  # a file, or a member of a zip archive
+
+
+def _npy_header(file: _Stream, label: str, size: int) -> ArrayInfo:
     """The header of the ``.npy`` stream of ``size`` bytes at the beginning of ``file``."""
     try:
         with warnings.catch_warnings():
@@ -245,7 +249,7 @@ def _npy_header(file: IO[bytes], label: str, size: int) -> ArrayInfo:
     return ArrayInfo(shape=tuple(shape), dtype=dtype.name)
 
 
-def _npy_tensor(file: IO[bytes]) -> Tensor:
+def _npy_tensor(file: _Stream) -> Tensor:
     array: np.ndarray[Any, Any] = np.lib.format.read_array(file, allow_pickle=False)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
@@ -297,6 +301,8 @@ def _scan_zip(path: Path, label: str, size: int) -> ArrayFile:
 
 
 def _scan_torch(path: Path, label: str, size: int, members: list[zipfile.ZipInfo]) -> ArrayFile:
+    if any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members):
+        raise UnreadableFile(f"{label} is a TorchScript archive, which holds code; save model.state_dict() instead")
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise UnreadableFile(
             f"{label} is a compressed torch archive, which torch.save never writes; it is not safe to read"

@@ -54,7 +54,7 @@ def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> 
     try:
         fields = json.dumps(
             {"format": FORMAT, "version": VERSION, **model.spec.to_dict()},
-            sort_keys=True, allow_nan=False, ensure_ascii=False,
+            sort_keys=True, allow_nan=False,
         )  # fmt: skip
     except (TypeError, ValueError) as error:
         raise UsageError(f"the task or provenance of the model cannot be written as JSON: {error}") from error

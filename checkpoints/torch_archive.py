@@ -56,9 +56,11 @@ def read_tensors(path: Path, label: str) -> tuple[dict[str, Tensor], tuple[str, 
         raise UnreadableFile(
             f"torch {torch.__version__} cannot read {label} safely; install torch>=2.10, or save it as safetensors"
         )
+    # torch.load takes a path that ends so for a safetensors file, whatever is in it; a stream it cannot map.
+    mapped = not path.name.endswith(".safetensors")
     try:
-        with torch.serialization.safe_globals(_STAND_INS):  # type: ignore[arg-type]
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with torch.serialization.safe_globals(_STAND_INS), open(path, "rb") as file:
+            content = torch.load(path if mapped else file, map_location="cpu", weights_only=True, mmap=mapped)
     except Exception as error:  # a hostile stream can make the reader raise anything
         raise UnreadableFile(_refusal(label, str(error))) from error
     if isinstance(content, Tensor):
@@ -89,8 +91,6 @@ def _refusal(label: str, message: str) -> str:
             f"{label} needs the Python object {needed}, which could run code, and nothing is ever unpickled; "
             "save the tensors alone: torch.save(model.state_dict(), PATH)"
         )
-    if "TorchScript" in message:
-        return f"{label} is a TorchScript archive, which holds code; save torch.save(model.state_dict(), PATH) instead"
     line = next((text.strip() for text in message.splitlines() if text.strip()), "unreadable")
     return f"{label} is a damaged or unsupported torch file: {line[:200]}"
 
