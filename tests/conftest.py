@@ -11,6 +11,8 @@ import hypothesis
 import pytest
 import torch
 
+pytest_plugins = ["interp.pytest_plugin"]  # the installed one is switched off in pyproject.toml, which says why
+
 torch.set_num_threads(1)
 
 # A slow or busy machine must not fail a test, so hypothesis measures no times.
