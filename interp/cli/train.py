@@ -20,8 +20,8 @@ __all__ = ["command"]
 def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> None:
     """Train a model by RECIPE, a TOML file or the name of a shipped recipe.
 
-    An interrupted run loses nothing: its state lies beside the checkpoint, and the same command goes on from it and ends
-    with the same weights.
+    An interrupted run loses nothing: its state lies beside the checkpoint, and the same command goes on from it and
+    ends with the same weights.
     """
     with progress_line() as progress:
         progress("loading")
@@ -32,8 +32,9 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         if seed is not None:
             plan = plan.with_seed(seed)
         target = Path(out if out is not None else f"{plan.name}.safetensors")
-        if not target.absolute().parent.is_dir():
-            raise click.UsageError(f"--out {target}: the folder {target.absolute().parent} does not exist; create it first")
+        folder = target.absolute().parent
+        if not folder.is_dir():
+            raise click.UsageError(f"--out {target}: the folder {folder} does not exist; create it first")
 
         def watch(step: Step) -> None:
             progress(f"{step.name}: iteration {step.iteration}, adjusted loss {step.loss:.6g}")
@@ -53,6 +54,6 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
         return
     click.echo(
-        f"{target}: adjusted loss {trained.adjusted_loss:.4g} +- {trained.stderr:.2g} (half mean squared error above the "
-        f"optimum, {trained.prompts} fresh prompts), {trained.iterations} iterations, {trained.seconds:.0f} s"
+        f"{target}: adjusted loss {trained.adjusted_loss:.4g} +- {trained.stderr:.2g} (half mean squared error above "
+        f"the optimum, {trained.prompts} fresh prompts), {trained.iterations} iterations, {trained.seconds:.0f} s"
     )

@@ -1,8 +1,8 @@
-"""The record of a training run, so that an interrupted run goes on where it stopped and ends with the same weights.
+"""The record of a training run: an interrupted run goes on where it stopped, and ends with the same weights.
 
-A search is a fixed list of minimisations. Each one that has ended is stored under its name, and the one in progress with
-everything ``minimise`` needs; a resumed search walks the same list and finds its finished parts here. One safetensors file,
-replaced as a whole.
+A search is a fixed list of minimisations. Each one that has ended is stored under its name, and the one in progress
+with everything ``minimise`` needs; a resumed search walks the same list and finds its finished parts here. One
+safetensors file, replaced as a whole.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     (H + mu diag(H)) step = -gradient
 
-mu follows Nielsen's rule: it falls with the ratio of achieved to predicted decrease, and grows faster with every refusal.
+mu follows Nielsen's rule: it falls with the ratio of achieved to predicted decrease, and grows ever faster when a step
+is refused.
 """
 
 from __future__ import annotations

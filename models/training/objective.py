@@ -1,7 +1,7 @@
 """The training objective on a fixed sample, its gradient and its Gauss-Newton matrix, all on Gram matrices.
 
-Adjusted loss = 1/2 E (yhat - yhat_oracle)^2. The oracle is the posterior mean of the target, so this is the loss minus the
-oracle's loss exactly, without the noise that no network can predict; its minimum is the minimum of the loss.
+Adjusted loss = 1/2 E (yhat - yhat_oracle)^2. The oracle is the posterior mean of the target, so this is the loss minus
+the oracle's loss exactly, without the noise that no network can predict; its minimum is the minimum of the loss.
 When the keys are the context alone the prediction is linear in the query, yhat = <v, x_t>, and the expectation over
 x_t ~ N(0, C) is taken in closed form: 1/2 E (v - w_oracle)^T C (v - w_oracle).
 """
@@ -107,8 +107,8 @@ class Linearisation:
 def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> Linearisation:
     """Loss, exact gradient and Gauss-Newton matrix.
 
-    With the average over x_t in closed form the gradient costs one adjoint pass, with C (v - w_oracle) as the query; the
-    Gauss-Newton matrix E j j^T is estimated from one row per prompt, j = d yhat / d theta at the prompt's own query.
+    With the average over x_t in closed form the gradient costs one adjoint pass, with C (v - w_oracle) as the query.
+    The Gauss-Newton matrix E j j^T is estimated from one row per prompt, j = d yhat / d theta at its own query.
     """
     layers = family.maps(theta)
     total, flat = 0.0, theta.numel()

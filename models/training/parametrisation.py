@@ -173,7 +173,7 @@ class Diagonal(_BlockScalar):
         return self._diagonals(p), self._diagonals(q)
 
     def idle(self, generator: torch.Generator) -> Tensor:
-        q_y = 0.05 * torch.randn(self.heads, generator=generator, dtype=torch.float64)
+        q_y = 0.01 * torch.randn(self.heads, generator=generator, dtype=torch.float64)
         layer = torch.zeros(self.heads, 4, dtype=torch.float64)
         layer[:, 2], layer[:, 3] = 1.0, q_y
         return layer.flatten()

@@ -43,11 +43,20 @@ class Optimiser:
     search_iterations: int = 50  # in all
     prompts: tuple[int, ...] = (32768, 131072)  # samples on which the best networks are polished, in turn
     iterations: tuple[int, ...] = (30, 15)  # at most so many steps on each of them
-    tolerance: float = 1e-3  # a step that lowers the loss by a smaller fraction is a slow one; a few of them end a run
+    tolerance: float = (
+        1e-3  # a step that lowers the loss by a smaller fraction is a slow one; three in a row are the end
+    )
     evaluation_prompts: int = 200_000
 
     def __post_init__(self) -> None:
-        for name in ("attempts", "keep", "search_prompts", "scan_iterations", "search_iterations", "evaluation_prompts"):
+        for name in (
+            "attempts",
+            "keep",
+            "search_prompts",
+            "scan_iterations",
+            "search_iterations",
+            "evaluation_prompts",
+        ):
             if not _is_count(getattr(self, name)):
                 raise LayoutError(f"optimiser.{name} is {getattr(self, name)!r}, expected a whole number of 1 or more")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
@@ -117,7 +126,8 @@ class Recipe:
             raise LayoutError(f"model.readout.channel is {self.spec.readout.channel!r}, expected 'y'")
         if self.spec.attention.keys == "causal" or self.spec.clip is not None:
             raise LayoutError(
-                "model has causal keys or a clip, expected keys 'context' or 'all' and no clip: training runs on Gram matrices"
+                "model has causal keys or a clip, expected keys 'context' or 'all' and no clip: "
+                "training runs on Gram matrices"
             )
         self.family()
 
@@ -137,11 +147,10 @@ class Recipe:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Recipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
+        parts = ["name", "task", "model", "optimiser"]
         for key in fields:
-            if key not in ("name", "task", "model", "optimiser"):
-                raise LayoutError(
-                    f"unknown field {key!r} in the recipe; {did_you_mean(str(key), ['name', 'task', 'model', 'optimiser'])}"
-                )
+            if key not in parts:
+                raise LayoutError(f"unknown field {key!r} in the recipe; {did_you_mean(str(key), parts)}")
         for key in ("name", "task", "model"):
             if key not in fields:
                 raise LayoutError(f"the recipe has no {key!r}, expected name, [task] and [model]")

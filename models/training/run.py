@@ -37,8 +37,8 @@ class Trained:
 
 
 def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step], None] = lambda step: None) -> Trained:
-    """Train by the recipe. With ``record`` the state is kept in that file, is saved when the run is interrupted, and the
-    next call goes on from it; the file is removed at the end.
+    """Train by the recipe. With ``record`` the state is kept in that file, and saved when the run is interrupted; the
+    next call goes on from it, and removes it at the end.
 
     Raises UsageError when the record belongs to another recipe, or the training diverged.
     """
@@ -54,8 +54,8 @@ def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step],
     mean, stderr = float(losses.mean()), float(losses.std()) / math.sqrt(fresh.count)
     if not math.isfinite(mean):
         raise UsageError(
-            f"the network trained by recipe {recipe.name!r} has a loss of {mean} on fresh prompts, expected a finite one; "
-            "raise optimiser.prompts or optimiser.attempts"
+            f"the network trained by recipe {recipe.name!r} has a loss of {mean} on fresh prompts, expected a finite "
+            "one; raise optimiser.prompts or optimiser.attempts"
         )
     P, Q = family.weights(theta)
     if recipe.parametrisation in ("diag", "full"):

@@ -1,9 +1,9 @@
 """Growing a network layer by layer, which is what keeps second-order training out of poor local minima.
 
 Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
-is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network of
-its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full depth
-the best are polished on ever larger samples.
+is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network
+of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
+depth the best are polished on ever larger samples.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import copy
 import tomllib
 
 import pytest
+
 from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
 from interp.models.training import Recipe, load_recipe, recipe_names
 

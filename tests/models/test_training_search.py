@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
+
 from interp.models.errors import UnreadableFile, UsageError
 from interp.models.tasks import task_from_dict
 from interp.models.training import Recipe, train
@@ -29,8 +32,8 @@ def recipe(parametrisation: str = "diag", layers: int = 2, task: dict | None = N
 
 
 def test_one_layer_reaches_the_closed_form_step():
-    """One layer of any family is one gradient step: -omega_yx = E<alpha, w> / E|alpha|^2 (about .0323 at d=10, n=20, no noise;
-    adjusted loss d (1 - (n / (n + d + 1))) / 2 = 1.774)."""
+    """One layer of any family is one gradient step: -omega_yx = E<alpha, w> / E|alpha|^2 = 1 / (n + d + 1)
+    without noise, and the adjusted loss is d (1 - n / (n + d + 1)) / 2 = 1.774."""
     task = {"name": "noisy_regression", "dim": 10, "context": 20, "noise": {"fixed": 0}}
     trained = train(recipe("gd++", 1, task, prompts=[8192]))
     omega = float(trained.model.P[0, 0, -1, -1] * trained.model.Q[0, 0, 0, 0])
@@ -64,17 +67,15 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, parametrisation
     seen: list[str] = []
     for stop_after in (1, 4, 11):
 
-        def watch(step, start=len(seen), stop_after=stop_after):
+        def watch(step, stop=len(seen) + stop_after):  # noqa: B008
             seen.append(f"{step.name} {step.iteration}")
-            if len(seen) - start == stop_after:
+            if len(seen) == stop:
                 raise _Stop
 
         with pytest.raises(_Stop):
             train(plan, record=tmp_path / "record", watch=watch)
         assert (tmp_path / "record").exists()
-    resumed = train(
-        plan, record=tmp_path / "record", watch=lambda step: seen.append(f"{step.name} {step.iteration}")
-    )
+    resumed = train(plan, record=tmp_path / "record", watch=lambda step: seen.append(f"{step.name} {step.iteration}"))
     assert torch.equal(resumed.model.P, whole.model.P)
     assert torch.equal(resumed.model.Q, whole.model.Q)
     assert resumed.iterations == whole.iterations
@@ -111,7 +112,7 @@ def test_seeds_are_explicit():
     first, again, other = (train(recipe().with_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first.model.P, again.model.P)
     assert not torch.equal(first.model.P, other.model.P)
-    assert first.adjusted_loss == pytest.approx(other.adjusted_loss, rel=0.1)
+    assert first.adjusted_loss == pytest.approx(other.adjusted_loss, rel=0.25)  # rare prompts dominate the error
 
 
 def test_the_model_carries_its_task_and_provenance():
@@ -130,7 +131,7 @@ def test_steps_are_accepted_only_downhill_and_overflow_is_survived():
     losses: list[float] = []
     start = Progress(theta=torch.full((3, 2), -0.4, dtype=torch.float64))
     minimise(family, sample, start, iterations=30, tolerance=1e-6, watch=lambda now: losses.append(now.loss))
-    assert all(later <= earlier for earlier, later in zip(losses, losses[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(losses))
     huge = Progress(theta=torch.full((3, 2), -1e200, dtype=torch.float64))
     end = minimise(family, sample, huge, iterations=30, tolerance=1e-6)
     assert end.done
