@@ -34,7 +34,9 @@ __all__ = [
     "loss_finding",
     "missing_parts",
     "notes",
+    "remark_lines",
     "remarks",
+    "shows_traces",
     "split_finding",
     "status",
     "task_sentence",
@@ -84,7 +86,8 @@ def loss(losses: Iterable[Loss], name: str) -> Loss | None:
 
 def baseline_label(analysis: Analysis, name: str) -> str:
     """A baseline's name for people, where the loss ladder has one."""
-    return next((entry.label for entry in analysis.evidence.losses if entry.name == name), name)
+    other = {"true": "the true w of the prompt"}.get(name, name)
+    return next((entry.label for entry in analysis.evidence.losses if entry.name == name), other)
 
 
 def notes(analysis: Analysis) -> tuple[str, ...]:
@@ -194,16 +197,22 @@ def remarks(c: Coefficient) -> tuple[Remark, ...]:
     return tuple(out)
 
 
-def coefficient_rows(analysis: Analysis, *, traces: bool) -> tuple[CoefficientRow, ...]:
-    rows = []
+def shows_traces(analysis: Analysis) -> bool:
+    """Trace terms are part of the answer when the family has them, and part of the question when no family fits."""
+    return analysis.verdict.algorithm in ("equivariant", "unrecognized")
+
+
+def coefficient_rows(analysis: Analysis) -> tuple[CoefficientRow, ...]:
+    traces, rows = shows_traces(analysis), []
     for layer in analysis.layers:
         for symbol, c in coefficients(layer, traces=traces):
             refit = "undetermined" if c.undetermined else estimate(c.refit, c.refit_stderr)
+            output = "undetermined" if c.undetermined and c.stderr is None else estimate(c.output, c.stderr)
             rows.append(
                 CoefficientRow(
                     layer=layer.index,
                     symbol=symbol,
-                    output=estimate(c.output, c.stderr) if c.live else DASH,
+                    output=output if c.live else DASH,
                     weight=number(c.weight) if c.live else DASH,
                     refit=refit if c.live else DASH,
                     remarks=remarks(c),
@@ -211,6 +220,20 @@ def coefficient_rows(analysis: Analysis, *, traces: bool) -> tuple[CoefficientRo
                 )
             )
     return tuple(rows)
+
+
+def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
+    """Every remark once, with the coefficients that it is about."""
+    where: dict[Remark, list[str]] = {}
+    for row in rows:
+        for remark in row.remarks:
+            where.setdefault(remark, []).append(f"{row.symbol} of layer {row.layer}")
+    return tuple(
+        f"{_and(places)}, {remark.short}: {remark.full}"
+        if remark.full not in (DEAD, ZERO)
+        else f"{remark.short}: {remark.full}"
+        for remark, places in where.items()
+    )
 
 
 def coefficient_finding(analysis: Analysis) -> str:

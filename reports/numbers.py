@@ -6,6 +6,7 @@ The minus sign is the ASCII hyphen throughout, so that a number copied from a re
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 __all__ = ["DASH", "Z95", "estimate", "interval", "is_finite", "number", "percent", "plain", "rounded"]
 
@@ -15,7 +16,8 @@ Z95 = 1.959964  # a 95 % interval is the estimate +- Z95 standard errors
 _MOST_DIGITS = 7  # a planted network has standard errors of 1e-12; nobody reads twelve digits
 
 
-def is_finite(value: float | None) -> bool:
+def is_finite(value: float | None) -> TypeGuard[float]:
+    """Is there such a number?"""
     return value is not None and math.isfinite(value)
 
 

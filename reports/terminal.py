@@ -6,10 +6,10 @@ is too long, text wraps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -76,7 +76,7 @@ class _Columns:
     def add(self, *cells: str, style: str = "") -> None:
         self.rows.append(tuple(_text(cell, style) for cell in cells))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         widths = [
             max(cell_len(header), *(cell_len(row[i].plain) for row in self.rows))
             for i, (header, _) in enumerate(self.columns)
@@ -132,28 +132,23 @@ def _verdict(analysis: Analysis) -> tuple[RenderableType, ...]:
 
 
 def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:
-    traces = analysis.verdict.algorithm in ("equivariant", "unrecognized")
-    rows = findings.coefficient_rows(analysis, traces=traces)
+    rows = findings.coefficient_rows(analysis)
     if not rows:
         return ()
     table = _Columns(
         *((header, "left") for header in ("layer", "", "output ± stderr", "weight", "refit ± stderr", "")), wraps=5
     )
-    before, where = None, dict[findings.Remark, list[str]]()
+    before = None
     for row in rows:
         short = ", ".join(r.short for r in row.remarks if r.short != row.refit)
         layer = str(row.layer) if row.layer != before else ""
         table.add(layer, row.symbol, row.output, row.weight, row.refit, short, style="" if row.live else "dim")
         before = row.layer
-        for remark in row.remarks:
-            where.setdefault(remark, []).append(f"{row.symbol} of layer {row.layer}")
-    everywhere = (findings.DEAD, findings.ZERO)  # the same words on every row they apply to: no need to list the rows
-    details = [
-        f"{r.short}: {r.full}" if r.full in everywhere else f"{', '.join(places)}, {r.short}: {r.full}"
-        for r, places in where.items()
-    ]
     return _section(
-        "Coefficients per layer (layers count from 0)", findings.coefficient_finding(analysis), table, _items(details)
+        "Coefficients per layer (layers count from 0)",
+        findings.coefficient_finding(analysis),
+        table,
+        _items(findings.remark_lines(rows)),
     )
 
 
@@ -207,7 +202,7 @@ def _implicit(analysis: Analysis) -> tuple[RenderableType, ...]:
         "Distance of the implicit weights to baselines",
         findings.distance_finding(analysis),
         table,
-        _items(["E|w - w_b|² / E|w_b|²: 0 is the same weights, 1 is as far as no weights at all"]),
+        _items(["E|w - b|² / E|b|²: 0 is the same weights b, 1 is as far as no weights at all"]),
     )
 
 

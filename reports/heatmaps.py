@@ -1,0 +1,86 @@
+"""The weight matrices as the page's explorer reads them, and what can be said of them at a glance.
+
+Q and P are fixed only up to gauge: P -> kP with Q -> Q/k leaves the network unchanged, so patterns mean something and
+sizes do not. Colours are therefore centred on 0 with limits that are symmetric, set here and shown.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from interp.reports.numbers import percent, plain
+from interp.results import Analysis
+
+__all__ = ["Heatmaps", "heatmaps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heatmaps:
+    """``data`` is what the page's script needs; None with a reason in ``why`` when there is nothing to draw."""
+
+    data: dict[str, Any] | None
+    finding: str
+    not_finite: int
+    numbers: int
+    why: str | None = None
+
+
+def heatmaps(analysis: Analysis) -> Heatmaps:
+    """Q and P of every layer and head in float64, base64, in the order [layer][head][row][column]."""
+    width = sum(size for _, size in analysis.checkpoint.tokens)
+    matrices = []
+    for name, rows in (("Q", analysis.weights.Q), ("P", analysis.weights.P)):
+        if rows is None:
+            return _nothing(analysis.weights.why or "the document does not hold the matrices")
+        matrix = _array(rows)
+        if matrix is None or matrix.shape[2:] != (width, width) or 0 in matrix.shape:
+            return _nothing(f"{name} is not a (layer, head, {width}, {width}) array of numbers")
+        matrices.append(matrix)
+    Q, P = matrices
+    if Q.shape != P.shape:
+        return _nothing(f"Q has shape {Q.shape} and P {P.shape}")
+    layers, heads = Q.shape[:2]
+    data = {
+        "channels": [[plain(name), size] for name, size in analysis.checkpoint.tokens],
+        "layers": layers,
+        "heads": heads,
+        "width": width,
+        "Q": _encode(Q),
+        "P": _encode(P),
+    }
+    both = np.stack(matrices)
+    bad = int((~np.isfinite(both)).sum())
+    return Heatmaps(data=data, finding=_finding(both), not_finite=bad, numbers=both.size)
+
+
+def _nothing(why: str) -> Heatmaps:
+    return Heatmaps(data=None, finding="The weight matrices are not shown", not_finite=0, numbers=0, why=why)
+
+
+def _array(rows: list[Any]) -> NDArray[np.float64] | None:
+    """A nested list as a 4-dimensional array; null (what JSON has for NaN and Inf) becomes NaN."""
+    try:
+        matrix = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return matrix if matrix.ndim == 4 else None
+
+
+def _encode(matrix: NDArray[np.float64]) -> str:
+    return base64.b64encode(matrix.astype("<f8").tobytes()).decode("ascii")
+
+
+def _finding(both: Float[np.ndarray, "matrix layer head row column"]) -> str:
+    """Block-scalar heads are multiples of the identity on each channel, so their weights lie on the diagonals."""
+    squares = np.where(np.isfinite(both), both, 0.0) ** 2
+    total = squares.sum((1, 2, 3, 4))
+    if not bool((total > 0).all()):
+        return "A weight matrix is zero throughout"
+    on_diagonal = np.trace(squares, axis1=-2, axis2=-1).sum((1, 2)) / total
+    return f"{percent(float(on_diagonal[0]))} of Q and {percent(float(on_diagonal[1]))} of P lies on the diagonals"

@@ -1,0 +1,125 @@
+"""The report as one HTML file that needs nothing else: no network, no server, no other file.
+
+The page holds its style, its scripts, plotly.js and all data. A content security policy lists the scripts by their hash
+and allows no connection, so even a name in a checkpoint that smuggled markup past the escaping could not run or send.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from interp.checkpoints.atomic import write_atomically
+from interp.reports import findings
+from interp.reports.figures import figures
+from interp.reports.formula import layer_formulas
+from interp.reports.heatmaps import heatmaps
+from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
+from interp.results import Analysis
+
+__all__ = ["render_report", "write_report"]
+
+_HERE = Path(__file__).parent
+_SCRIPTS = ("page.js", "heatmaps.js")
+
+
+def write_report(analysis: Analysis, path: str | Path) -> None:
+    """Write the report in one step. Raises UsageError when the place cannot be written."""
+    # A file name from a checkpoint may hold bytes that are not UTF-8; they must not stop the report.
+    write_atomically(path, render_report(analysis).encode("utf-8", "replace"))
+
+
+def render_report(analysis: Analysis) -> str:
+    """The report as text; the same Analysis always gives the same text."""
+    from plotly.offline import get_plotlyjs  # slow to import, and only reports need it
+
+    formulas = layer_formulas(analysis)
+    scripts = [get_plotlyjs(), *((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
+    return _environment().get_template("report.html").render(
+        analysis=analysis,
+        status=findings.status(analysis),
+        findings=findings,
+        figures=figures(analysis),
+        formulas=formulas,
+        heatmaps=heatmaps(analysis),
+        facts=_facts(analysis),
+        doubts=findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
+        undetermined=any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),
+        provenance=_flat(analysis.provenance),
+        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        scripts=[Markup(script) for script in scripts],
+        policy=_policy(scripts),
+    )  # fmt: skip
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.filters |= {
+        "estimate": lambda pair: estimate(*pair),
+        "interval": lambda pair: interval(*pair),
+        "mathy": _mathy,
+        "number": number,
+        "percent": percent,
+        "typeset": _typeset,
+    }
+    return environment
+
+
+def _mathy(text: str) -> Markup:
+    """ω_xx as ω with a subscript, in text that is escaped first. What cannot be printed is made visible."""
+    return Markup(re.sub(r"([ωτ])_([a-z]+(?::[a-z]+)?)", r"<i>\1</i><sub>\2</sub>", str(escape(plain(text)))))
+
+
+def _typeset(size: str) -> Markup:
+    """5.1e-4 with a power of ten, for a formula that is read rather than copied."""
+    mantissa, _, power = size.partition("e")
+    return Markup("{}·10<sup>{}</sup>").format(mantissa, power.replace("-", "−")) if power else escape(size)
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = (base64.b64encode(hashlib.sha256(s.encode("utf-8")).digest()).decode("ascii") for s in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "connect-src 'none'; form-action 'none'; base-uri 'none'"
+    )
+
+
+def _facts(analysis: Analysis) -> list[tuple[str, str]]:
+    """What was analysed."""
+    checkpoint = analysis.checkpoint
+    channels = ", ".join(f"{name} (size {size})" for name, size in checkpoint.tokens)
+    return [
+        ("file", checkpoint.name),
+        ("sha256", checkpoint.sha256),
+        ("layout", f"{checkpoint.layout}, {checkpoint.dtype}"),
+        ("network", f"layers: {checkpoint.layers}, heads: {checkpoint.heads}, numbers: {checkpoint.parameters}"),
+        ("tokens", channels),
+        ("attention", f"keys: {checkpoint.keys}, scale: {checkpoint.scale}"),
+        ("residual stream", "yes" if checkpoint.residual else "no"),
+        ("clip", DASH if checkpoint.clip is None else number(checkpoint.clip)),
+        ("prediction", f"{'-' if checkpoint.readout_sign < 0 else '+'}{checkpoint.readout_channel} of the query"),
+        *((f"task: {name}", value) for name, value in _flat(analysis.task)),
+    ]
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    out: list[tuple[str, str]] = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            out += _flat(value, f"{prefix}{name}: ")
+        elif isinstance(value, (list, tuple)):
+            out.append((f"{prefix}{name}", ", ".join(map(str, value))))
+        else:
+            out.append((f"{prefix}{name}", DASH if value is None else str(value)))
+    return out

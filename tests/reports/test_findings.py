@@ -1,0 +1,126 @@
+"""Sentences that are computed from the numbers say what the numbers say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import synthetic_analyses
+
+from interp.reports import findings
+from interp.reports.formula import layer_formulas
+from interp.results import Analysis, Coefficient, Loss
+
+CLEAR = Coefficient(weight=-0.02, output=-0.021, stderr=0.0005, refit=-0.0205, refit_stderr=0.0003, live=True)
+
+
+def shorts(c: Coefficient) -> list[str]:
+    return [remark.short for remark in findings.remarks(c)]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, []),
+        ({"live": False}, ["dead"]),
+        ({"undetermined": "because"}, ["undetermined"]),
+        ({"output": 0.0001}, ["0 within error"]),
+        ({"output": 0.021}, ["signs disagree"]),
+        ({"weight": 0.02}, ["signs disagree"]),
+        ({"weight": -0.05}, ["estimates differ"]),
+        ({"refit": 0.04, "undetermined": "because"}, ["undetermined"]),
+        ({"weight": None, "output": None, "stderr": None, "refit": None}, []),
+    ],
+)
+def test_remarks(change: dict[str, object], expected: list[str]) -> None:
+    assert shorts(dataclasses.replace(CLEAR, **change)) == expected  # type: ignore[arg-type]
+
+
+def with_losses(network: float | None, recovered: float | None) -> Analysis:
+    base = synthetic_analyses.analysis()
+    losses = tuple(
+        Loss(name=name, label=name, mse=mse, stderr=0.01)
+        for name, mse in (("null", 10.0), ("network", network), ("recovered", recovered), ("oracle", 3.0))
+    )
+    return dataclasses.replace(base, evidence=dataclasses.replace(base.evidence, losses=losses))
+
+
+@pytest.mark.parametrize(
+    ("network", "recovered", "text"),
+    [
+        (4.0, 4.001, "errs as much as the network"),
+        (4.0, 5.0, "errs 25 % more than the network"),
+        (4.0, 3.0, "errs 25 % less than the network"),
+        (4.0, None, "The network errs by 4.000, predicting zero 10.00"),
+        (None, 4.0, "was not measured"),
+        (0.0, 0.0, "errs as much as the network"),
+    ],
+)
+def test_loss_finding(network: float | None, recovered: float | None, text: str) -> None:
+    assert text in findings.loss_finding(with_losses(network, recovered))
+
+
+def test_depth_finding_names_the_layers_that_raise_the_error() -> None:
+    base = synthetic_analyses.analysis()
+    assert findings.depth_finding(base).startswith("Every layer lowers the error, from 10.02 to 3.246")
+    losses = tuple(Loss(name="", label="", mse=mse, stderr=0.1) for mse in (10.0, 5.0, 6.0, 3.0))
+    raised = dataclasses.replace(base, evidence=dataclasses.replace(base.evidence, depth_losses=losses))
+    assert findings.depth_finding(raised) == "The error goes from 10.00 to 3.000; layer 1 raises it"
+
+
+def test_distance_finding_names_the_closest_baseline() -> None:
+    assert "closest to ridge, true noise (optimal): relative squared distance 0.0087" in findings.distance_finding(
+        synthetic_analyses.analysis()
+    )
+
+
+def test_split_finding_is_about_the_worst_layer() -> None:
+    base = synthetic_analyses.analysis()
+    worst = dataclasses.replace(base.layers[1].split, block_scalar=0.8, trace=0.05, residual=0.15)
+    layers = (base.layers[0], dataclasses.replace(base.layers[1], split=worst), *base.layers[2:])
+    text = findings.split_finding(dataclasses.replace(base, layers=layers))
+    assert "at least 80 %" in text and "at most 15 %" in text
+
+
+def test_status_refuses_before_it_recognizes() -> None:
+    tones = {name: findings.status(a).tone for name, a in synthetic_analyses.many().items()}
+    assert (tones["diag"], tones["unrecognized"], tones["refused"]) == ("good", "caution", "bad")
+
+
+def test_every_sentence_can_be_made_of_every_analysis(any_analysis: Analysis) -> None:
+    for name in findings.__all__:
+        sentence = getattr(findings, name)
+        if name.endswith(("_finding", "_sentence")) or name == "in_words":
+            assert isinstance(sentence(any_analysis), str)
+
+
+def test_the_formula_has_the_refitted_numbers() -> None:
+    analysis = synthetic_analyses.analysis()
+    formulas = layer_formulas(analysis)
+    assert formulas is not None
+    for formula, layer in zip(formulas, analysis.layers, strict=True):
+        terms = {term.key: term for term in (*formula.x, *formula.y)}
+        assert set(terms) == {name for name, c in layer.omega.items() if c.live}
+        for key, term in terms.items():
+            refit = layer.omega[key].refit
+            assert refit is not None
+            assert float(f"{term.sign}{term.size}") == pytest.approx(refit, rel=0.05)
+    assert all(t.key.startswith("x") for f in formulas for t in f.x)
+
+
+def test_the_formula_marks_what_the_data_do_not_determine() -> None:
+    formulas = layer_formulas(synthetic_analyses.disagreeing())
+    assert formulas is not None
+    doubted = [(f.index, t.key) for f in formulas for t in (*f.x, *f.y) if t.doubt]
+    assert doubted == [(0, "xy")]
+
+
+def test_the_formula_has_only_the_terms_of_its_family() -> None:
+    formulas = layer_formulas(synthetic_analyses.refused())
+    assert formulas is not None
+    assert {t.key for f in formulas for t in (*f.x, *f.y)} == {"yx"}
+
+
+@pytest.mark.parametrize("kind", ["unrecognized", "empty", "all-none"])
+def test_no_formula_without_a_family(kind: str) -> None:
+    assert layer_formulas(synthetic_analyses.many()[kind]) is None
