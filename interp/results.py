@@ -6,8 +6,10 @@ Every number that came from data stands beside its uncertainty. NaN never appear
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
@@ -191,7 +193,9 @@ class Analysis:
         """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
         schema = document.get("schema") if isinstance(document, Mapping) else None
         if schema != SCHEMA:
-            raise LayoutError(f"the document's schema is {schema!r}, expected {SCHEMA!r}; make it with interp-probe CHECKPOINT --json")
+            raise LayoutError(
+                f"the document's schema is {schema!r}, expected {SCHEMA!r}; make it with interp-probe CHECKPOINT --json"
+            )
         return _build(cls, document, "document")
 
 
@@ -215,18 +219,41 @@ def _build(kind: Any, value: Any, where: str) -> Any:
             raise LayoutError(f"{where} is {type(value).__name__}, expected a table")
         hints = typing.get_type_hints(kind)
         fields = {f.name: f for f in dataclasses.fields(kind)}
-        missing = [n for n, f in fields.items() if n not in value and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+        missing = [
+            n
+            for n, f in fields.items()
+            if n not in value and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        ]
         if missing:
             raise LayoutError(f"{where} has no {', '.join(missing)}")
         return kind(**{n: _build(hints[n], value[n], f"{where}.{n}") for n in fields if n in value})  # type: ignore[operator]
     if origin in (typing.Union, types.UnionType):
-        if value is None:
+        if value is None and type(None) in args:
             return None
-        inner = [a for a in args if a is not type(None)]
-        return _build(inner[0], value, where) if len(inner) == 1 else value
-    if origin is tuple:
+        *others, last = [a for a in args if a is not type(None)]
+        for one in others:
+            with contextlib.suppress(LayoutError):
+                return _build(one, value, where)
+        return _build(last, value, where)
+    if origin in (tuple, list):
+        if not isinstance(value, (list, tuple)):
+            raise LayoutError(f"{where} is {reprlib.repr(value)}, expected a list")
+        if origin is list:
+            return value
         item = [args[0]] * len(value) if len(args) == 2 and args[1] is Ellipsis else list(args)
+        if len(item) != len(value):
+            raise LayoutError(f"{where} has {len(value)} entries, expected {len(item)}")
         return tuple(_build(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(item, value, strict=True)))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise LayoutError(f"{where} is {reprlib.repr(value)}, expected a table")
         return {k: _build(args[1], v, f"{where}.{k}") for k, v in value.items()}
-    return value
+    accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}.get(kind)
+    if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool)):
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, expected {'a number' if kind in (int, float) else kind.__name__}")
+    if kind is not float:
+        return value
+    number = float(value) if abs(value) < 1e300 else math.inf  # JSON has whole numbers and powers that float has not
+    if not math.isfinite(number):
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, expected a finite number or null")
+    return number
