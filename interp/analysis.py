@@ -21,9 +21,9 @@ from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
-from interp.provenance import checkpoint_info, provenance, recorded_weights
 from interp.probes.linearity import linearity_r2
-from interp.recovered import describe_layers, family_rows, verdict
+from interp.provenance import checkpoint_info, provenance, recorded_weights
+from interp.recovered import describe_layers, family_rows, no_verdict, verdict
 from interp.results import Analysis, Evidence, Loss
 from interp.unrolling import label_indices, unclipped
 
@@ -32,6 +32,8 @@ __all__ = ["DEFAULT_PROMPTS", "analyse"]
 DEFAULT_PROMPTS = 4096
 FEWEST_PROMPTS = 64
 FEW = 64  # prompts enough for what is exact: zero patterns, and agreement with the hooked model
+DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
+FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
 MEMORY = 8 * 2**30  # bytes that the intermediate matrices of a run may take
 
 
@@ -51,16 +53,24 @@ def analyse(
     spec, task = model.spec, task_from_dict(model.spec.task)
     if spec.attention.keys == "causal":
         raise LayoutError(
-            "attention.keys is 'causal'; identification needs shared keys ('context' or 'all'), causal models can only be "
-            "inspected and unrolled"
+            "attention.keys is 'causal'; identification needs shared keys ('context' or 'all'), causal models can only "
+            "be inspected and unrolled"
         )
     _require_affordable(model, prompts)
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
 
     progress("running the network")
-    notes: list[str] = list(checkpoint.notes)
     half = prompts // 2
-    fitted, held_out = (_usable(model, task.sample(half, s), notes) for s in seeds[:2])
+    (fitted, _, _), (held_out, note, hopeless) = (_usable(model, task.sample(half, s)) for s in seeds[:2])
+    origin = {
+        "checkpoint": checkpoint_info(checkpoint),
+        "task": task.to_dict(),
+        "provenance": provenance(prompts, seed, command),
+        "weights": recorded_weights(model),
+    }
+    if hopeless is not None:
+        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(hopeless,))
+        return Analysis(**origin, layers=(), families=(), verdict=no_verdict(hopeless), evidence=nothing, implicit=())
     network = head_layers(model, task.context)
     fit_prompts, test_prompts = (_gram_prompts(p, spec) for p in (fitted, held_out))
     live = live_coordinates(network, fit_prompts.gram[:FEW], fit_prompts.query[:FEW], fit_prompts.readout)
@@ -85,8 +95,7 @@ def analyse(
     progress("checking the unrolling token by token")
     linearity = linearity_r2(model, held_out[:FEW])
     return Analysis(
-        checkpoint=checkpoint_info(checkpoint),
-        task=task.to_dict(),
+        **origin,
         layers=describe_layers(network, spec, live, candidates, chosen),
         families=family_rows(candidates, chosen, why, target),
         verdict=verdict(chosen, best, solves, share, losses),
@@ -94,43 +103,41 @@ def analyse(
             prompts=held_out.count,
             losses=_ladder(losses),
             depth_losses=depth_losses(trajectory, spec, held_out.target),
-            notes=tuple(notes),
+            notes=() if note is None else (note,),
         ),
         implicit=implicit_models(trajectory, spec, task, held_out, baselines, linearity),
-        provenance=provenance(prompts, seed, command),
-        weights=recorded_weights(model),
     )
 
 
 def _require_affordable(model: LinearTransformer, prompts: int) -> None:
     if prompts < FEWEST_PROMPTS:
-        raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more: half are fitted on, half scored on")
+        raise UsageError(
+            f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more: half are fitted on, half scored on"
+        )
     # Maps, Gram matrices and derivatives of every layer, with temporaries, on half of the prompts.
     each = 4 * 8 * model.layers * model.spec.width**2
     if prompts * each > MEMORY:
         raise UsageError(
-            f"asked for {prompts} prompts of a model with {model.layers} layers and D = {model.spec.width}, which would take "
-            f"about {prompts * each / 2**30:.0f} GiB; use --prompts {MEMORY // each} or fewer"
+            f"asked for {prompts} prompts of a model with {model.layers} layers and D = {model.spec.width}, which "
+            f"would take about {prompts * each / 2**30:.0f} GiB; use --prompts {MEMORY // each} or fewer"
         )
 
 
-def _usable(model: LinearTransformer, prompts: RegressionPrompts, notes: list[str]) -> RegressionPrompts:
-    """Leave out the prompts whose tokens meet the clip (no linear map describes them) or overflow, and say so."""
+def _usable(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[RegressionPrompts, str | None, str | None]:
+    """The prompts on which the layers are linear maps of reasonable size: (those, a note on the others, and why there
+    is nothing to analyse when too few are left)."""
     grams = prompts.grams(model.spec)
     trajectory = forward(head_layers(model, prompts.context), grams.gram, grams.query)
-    finite = torch.stack([torch.isfinite(T).flatten(1).all(-1) for T in (*trajectory.maps, trajectory.queries[-1])]).all(0)
+    sizes = [value.abs().flatten(1).amax(-1) for value in (*trajectory.maps, *trajectory.grams, trajectory.queries[-1])]
+    finite = (torch.stack(sizes) < DIVERGED).all(0)  # False for NaN too
     kept = finite & unclipped(model, trajectory, *prompts.tokens(model.spec))
-    if not bool(kept.all()):
-        notes.append(
-            f"{int((~finite).sum())} of {prompts.count} prompts overflow and {int((finite & ~kept).sum())} meet the clip; "
-            "they are left out of every figure"
-        )
-    if int(kept.sum()) < FEWEST_PROMPTS // 2:
-        raise UsageError(
-            f"only {int(kept.sum())} of {prompts.count} prompts pass through the network without overflow or clipping; "
-            "expected a network that is finite on its own task (check the task, the scale and the weights)"
-        )
-    return prompts[kept]
+    diverging, clipped = int((~finite).sum()), int((finite & ~kept).sum())
+    if diverging + clipped == 0:
+        return prompts, None, None
+    left = f"{diverging} of {prompts.count} prompts diverge (beyond {DIVERGED:g}) and {clipped} meet the clip"
+    if int(kept.sum()) < FEWEST_KEPT * prompts.count:
+        return prompts[kept], None, f"skipped, because {left}: no linear map describes the network on its own task"
+    return prompts[kept], f"{left}; they are left out of every figure", None
 
 
 def _gram_prompts(prompts: RegressionPrompts, spec: ModelSpec) -> Prompts:

@@ -129,7 +129,8 @@ def omega_maps(spec: ModelSpec) -> tuple[BlockMap, ...]:
     """The block-scalar maps xx (Sigma), xy (alpha), yx (alpha^T), yy (lambda)."""
     x, y = _input_and_label(spec)
     return tuple(
-        BlockMap(r + c, {"x": x, "y": y}[r], {"x": x, "y": y}[c]) for r, c in (("x", "x"), ("x", "y"), ("y", "x"), ("y", "y"))
+        BlockMap(r + c, {"x": x, "y": y}[r], {"x": x, "y": y}[c])
+        for r, c in (("x", "x"), ("x", "y"), ("y", "x"), ("y", "y"))
     )
 
 

@@ -3,7 +3,8 @@
 A family is a set of layers T - r I = s * sum_k theta[l, k] B_k(G), linear in its parameters layer by layer. With
 Gamma_l = d prediction / d T^l (``models.gram.adjoint``) and design columns X[l, k] = <Gamma_l, s B_k(G_l)>:
 
-- ``output_estimate``: within layer l, regress the first-order effect of the network's real update, <Gamma_l, T_l - r I>,
+- ``output_estimate``: within layer l, regress the first-order effect of the network's real update, <Gamma_l, T_l - r
+I>,
   on the effects of the basis maps, Gamma and G being the network's. One row per prompt and output; prompts are
   independent, so standard errors are clustered by prompt.
 - ``refit``: all theta together, so that the family's predictions match the network's (Levenberg-Marquardt). There
@@ -140,7 +141,8 @@ def output_estimate(parametrisation: Parametrisation, network: LayerMaps, sensed
             continue
         update = network.update(layer, sensed.trajectory.grams[layer])
         effect = torch.stack([(g[layer] * update).sum((-1, -2)) for g in sensed.gammas], 1)
-        parts.append(_least_squares(_design(parametrisation, layer, sensed), effect))
+        weight = _bounded_influence(layer, sensed)
+        parts.append(_least_squares(weight[..., None] * _design(parametrisation, layer, sensed), weight * effect))
     offsets = [sum(p.theta.numel() for p in parts[:i]) for i in range(len(parts))]
     empty = torch.zeros(0, dtype=sensed.prediction.dtype)
     return Estimate(
@@ -152,6 +154,18 @@ def output_estimate(parametrisation: Parametrisation, network: LayerMaps, sensed
     )
 
 
+def _bounded_influence(layer: int, sensed: Sensitivities) -> Float[Tensor, "prompt output"]:
+    """Row weights min(1, c / (|Gamma| |G|)), c the median of |Gamma| |G|.
+
+    Effects are polynomials of high degree in Gaussian data, so a few prompts would outweigh all others, and no standard
+    error would hold. |Gamma| |G| bounds every effect of the layer: so weighted, no prompt counts more than a typical
+    one. The weights do not look at the residuals, so a network that is of the family is still recovered exactly.
+    """
+    size = sensed.trajectory.grams[layer].flatten(1).norm(dim=-1)
+    bound = torch.stack([g[layer].flatten(1).norm(dim=-1) * size for g in sensed.gammas], 1)
+    return (bound.median() / bound.clamp_min(1e-300)).clamp(max=1.0)
+
+
 def _least_squares(
     design: Float[Tensor, "prompt output parameter"], response: Float[Tensor, "prompt output"]
 ) -> Estimate:
@@ -161,7 +175,7 @@ def _least_squares(
     norms = rows.norm(dim=0)
     scale = torch.where(norms > 0, norms, 1.0)
     U, S, Vh = torch.linalg.svd(rows / scale, full_matrices=False)
-    kept = S > COLLINEAR * S.max().clamp_min(1e-300)
+    kept = COLLINEAR * S.max().clamp_min(1e-300) < S
     inverse = torch.where(kept, 1.0 / torch.where(kept, S, 1.0), 0.0)
     theta = (Vh.mT * inverse) @ (U.mT @ flat) / scale
     residual = flat - rows @ theta
@@ -176,7 +190,9 @@ def _least_squares(
     return Estimate(theta, stderr, determined, partners, float((residual**2).sum()) / power if power > 0 else 0.0)
 
 
-def _determined(S: Tensor, Vh: Tensor, kept: Tensor, norms: Tensor) -> tuple[tuple[bool, ...], tuple[tuple[int, ...], ...]]:
+def _determined(
+    S: Tensor, Vh: Tensor, kept: Tensor, norms: Tensor
+) -> tuple[tuple[bool, ...], tuple[tuple[int, ...], ...]]:
     """Which parameters have no part in a direction that the data leave free, and the others of that direction."""
     free = Vh[~kept]
     share = (free**2).sum(0).sqrt()
@@ -199,8 +215,8 @@ def refit(
 ) -> Estimate:
     """Minimise sum (prediction_theta - target)^2 over all layers by Levenberg-Marquardt, from the best of ``starts``.
 
-    The second-best start is tried as well when the first leaves more than 1 % of the variance. A fit that leaves most of
-    it on a part of the prompts is hopeless and is not carried on to all of them.
+    The second-best start is tried as well when the first leaves more than 1 % of the variance. A fit that leaves
+    most of it on a part of the prompts is hopeless and is not carried on to all of them.
     """
     parameters = sum(parametrisation.sizes)
     if parameters == 0 or not bool((target != 0).any()):
@@ -208,7 +224,9 @@ def refit(
         return Estimate(nothing, nothing * float("nan"), (False,) * parameters, ((),) * parameters, 1.0)
     part = slice(0, max(FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER * parameters))
     best: Estimate | None = None
-    for start in sorted(starts, key=lambda theta: _Fit.at(parametrisation, prompts[part], target[part], theta).cost)[:2]:
+    for start in sorted(starts, key=lambda theta: _Fit.at(parametrisation, prompts[part], target[part], theta).cost)[
+        :2
+    ]:
         candidate = _levenberg_marquardt(parametrisation, prompts[part], target[part], start, tolerance=1e-2)
         if best is None or candidate.unexplained < best.unexplained:
             best = candidate

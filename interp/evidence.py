@@ -23,10 +23,14 @@ from interp.unrolling import implicit_states, prediction
 
 __all__ = ["depth_losses", "implicit_models", "loss", "reference_losses", "solves_task", "tuned_baselines"]
 
-SOLVES_SHARE = 0.05  # least share of what the oracle gains over predicting zero that a network must gain, to solve a task
+SOLVES_SHARE = (
+    0.05  # least share of what the oracle gains over predicting zero that a network must gain, to solve a task
+)
 
 
-def loss(name: str, label: str, predicted: Float[Tensor, "prompt *output"], target: Float[Tensor, "prompt *output"]) -> Loss:
+def loss(
+    name: str, label: str, predicted: Float[Tensor, "prompt ..."], target: Float[Tensor, "prompt ..."]
+) -> Loss:
     """Mean squared error per prompt (summed over outputs), with its standard error."""
     squares = ((predicted - target) ** 2).flatten(1).sum(1)
     if not bool(torch.isfinite(squares).all()):
@@ -63,9 +67,9 @@ def reference_losses(
 
 
 def solves_task(
-    predicted: Float[Tensor, "prompt *output"],
-    oracle: Float[Tensor, "prompt *output"],
-    target: Float[Tensor, "prompt *output"],
+    predicted: Float[Tensor, "prompt ..."],
+    oracle: Float[Tensor, "prompt ..."],
+    target: Float[Tensor, "prompt ..."],
 ) -> tuple[bool, float | None]:
     """Whether the network beats predicting zero: by more than two standard errors (paired), and by at least
     ``SOLVES_SHARE`` of what the oracle gains. Also returns that share."""
@@ -120,7 +124,9 @@ def implicit_models(
     return tuple(out)
 
 
-def _relative_distance(w: Float[Tensor, "prompt dim"], other: Float[Tensor, "prompt dim"]) -> tuple[float | None, float | None]:
+def _relative_distance(
+    w: Float[Tensor, "prompt dim"], other: Float[Tensor, "prompt dim"]
+) -> tuple[float | None, float | None]:
     """E|w - b|^2 / E|b|^2 and its standard error (delta method for a ratio of means)."""
     top, bottom = ((w - other) ** 2).sum(-1), (other**2).sum(-1)
     if not bool(torch.isfinite(top).all()) or not float(bottom.mean()) > 0:

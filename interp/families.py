@@ -4,10 +4,11 @@
     gd++                + x <- x + omega_xx Sigma x                      conditions the inputs too (versatile.md A5)
     diag                + omega_xy, omega_yy                             all block-scalar heads (versatile.md A4)
     equivariant         + the trace terms                                every rotation-equivariant layer
-    preconditioned-gd   y <- y + <alpha, Omega x>, Omega a d x d matrix  the answer to anisotropic inputs (Ahn et al. 2023)
+    preconditioned-gd   y <- y + <alpha, Omega x>, Omega a d x d matrix  the answer to anisotropic inputs (Ahn et al.
+    2023)
 
-with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free tensor
-K, so the factor s of the attention is not part of them; the first index is the destination.
+with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
+tensor K, so the factor s of the attention is not part of them; the first index is the destination.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Family:
     name: str
     formula: str
     contains: tuple[str, ...]
-    # A family with a free matrix must earn its place: gain in fidelity over a smaller family that it takes to prefer it.
+    # A family with a free matrix must earn its place: gain in fidelity over a smaller family that it takes to prefer
+    # it.
     worth: float
 
 

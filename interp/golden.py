@@ -1,8 +1,8 @@
 """Regression on recovered algorithms: a small golden file, and what moved since.
 
 A golden file keeps the verdict, the fidelity and the output-weighted coefficients with their standard errors, the
-tolerances they are held to, and the prompts and seed that make the comparison repeatable. Coefficients are gauge-free, so
-rescaled, permuted or split heads are no difference. A coefficient moved when it changed by more than
+tolerances they are held to, and the prompts and seed that make the comparison repeatable. Coefficients are
+gauge-free, so rescaled, permuted or split heads are no difference. A coefficient moved when it changed by more than
 
     max(relative * |old|, standard_errors * sqrt(stderr_old^2 + stderr_new^2)).
 
@@ -26,6 +26,7 @@ from interp.results import Analysis
 __all__ = ["FORMAT", "compare_with_golden", "differences", "golden_document", "read_golden", "update_golden"]
 
 FORMAT, VERSION = "interp-probe-golden", 1
+ROUNDING = 1e-9  # of the largest coefficient of the layer
 TOLERANCE = {"relative": 0.01, "standard_errors": 4.0, "fidelity": 0.01}
 
 
@@ -99,12 +100,20 @@ def read_golden(path: str | Path) -> dict[str, Any]:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UnreadableFile(f"{path}: no such golden file; make it with interp-probe check CHECKPOINT --golden {path} --update") from None
+        raise UnreadableFile(
+            f"{path}: no such golden file; make it with interp-probe check CHECKPOINT --golden {path} --update"
+        ) from None
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path}: not readable as JSON ({error}); make it anew with --update") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise LayoutError(f'{path}: expected "format": "{FORMAT}" and "version": {VERSION}; make it anew with --update')
-    for key, kind in (("verdict", dict), ("fidelity", dict), ("coefficients", dict), ("tolerance", dict), ("provenance", dict)):
+    for key, kind in (
+        ("verdict", dict),
+        ("fidelity", dict),
+        ("coefficients", dict),
+        ("tolerance", dict),
+        ("provenance", dict),
+    ):
         if not isinstance(document.get(key), kind):
             raise LayoutError(f"{path}: {key} is missing or no table; make it anew with --update")
     for key in TOLERANCE:
@@ -146,19 +155,19 @@ def _fidelity_moved(golden: Mapping[str, Any], found: Mapping[str, Any]) -> Iter
 def _coefficients_moved(
     layer: str, old_row: Mapping[str, Any], new_row: Mapping[str, Any], tolerance: Mapping[str, float]
 ) -> Iterator[str]:
+    # Where a coefficient is exactly 0, another machine rounds to another 1e-18.
+    rounding = ROUNDING * max((abs(entry["output"]) for entry in old_row.values()), default=0.0)
     for name in dict.fromkeys([*old_row, *new_row]):
         label = f"{layer}, omega_{name}" if ":" not in name else f"{layer}, trace {name}"
         if name not in old_row or name not in new_row:
             yield f"{label}: {'no longer has a say' if name in old_row else 'had no say, now it has'}"
             continue
         old, new = old_row[name], new_row[name]
-        if "undetermined" in old or "undetermined" in new:
-            if ("undetermined" in old) == ("undetermined" in new):
-                continue
-            # What was a fact and no longer is (or the reverse) still moved if the two exclude each other.
+        if "undetermined" in old and "undetermined" in new:
+            continue
         change = abs(new["output"] - old["output"])
         error = math.hypot(old["stderr"] or 0.0, new["stderr"] or 0.0)
-        allowed = max(tolerance["relative"] * abs(old["output"]), tolerance["standard_errors"] * error)
+        allowed = max(tolerance["relative"] * abs(old["output"]), tolerance["standard_errors"] * error, rounding)
         if change > allowed:
             sizes = f"{change / error:.3g} standard errors" if error > 0 else "no standard error"
             yield (

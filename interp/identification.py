@@ -45,7 +45,12 @@ class Score:
     @property
     def recognized(self) -> bool:
         lower = self.interval[0]
-        return self.fidelity is not None and lower is not None and self.fidelity >= RECOGNIZED and lower >= RECOGNIZED_LOWER
+        return (
+            self.fidelity is not None
+            and lower is not None
+            and self.fidelity >= RECOGNIZED
+            and lower >= RECOGNIZED_LOWER
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +116,14 @@ def fit_families(
         prediction = predict(parametrisation.build(fit.theta), held_out)
         score = bootstrap_fidelity(prediction, reference, seed)
         out.append(
-            Candidate(family=entry, parametrisation=parametrisation, output=output, fit=fit, prediction=prediction, score=score)
+            Candidate(
+                family=entry,
+                parametrisation=parametrisation,
+                output=output,
+                fit=fit,
+                prediction=prediction,
+                score=score,
+            )
         )
     return tuple(out)
 
@@ -128,7 +140,10 @@ def _parametrise(
         return None, "skipped, because gd is already exact"
     needed = ROWS_PER_PARAMETER * network.layers * len(inputs) ** 2
     if needed > fitted.count * fitted.outputs:
-        return None, f"skipped, because its {needed // ROWS_PER_PARAMETER} numbers need {2 * needed} prompts (--prompts)"
+        return (
+            None,
+            f"skipped, because its {needed // ROWS_PER_PARAMETER} numbers need {2 * needed} prompts (--prompts)",
+        )
     return PreconditionedGD(inputs, label[0], spec.width, network.layers, network.scale, network.residual), None
 
 

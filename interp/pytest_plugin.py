@@ -36,6 +36,8 @@ def recovered_algorithm(request: pytest.FixtureRequest) -> Callable[..., None]:
             return
         _, moved = compare_with_golden(opened, golden)
         if moved:
-            pytest.fail(f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(moved), pytrace=False)
+            pytest.fail(
+                f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(moved), pytrace=False
+            )
 
     return compare

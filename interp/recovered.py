@@ -1,8 +1,10 @@
-"""The recovered algorithm in figures and words: coefficients by their three estimates, the table of families, the verdict."""
+"""The recovered algorithm in figures and words: coefficients by their three estimates, the table of families, the
+verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -18,7 +20,9 @@ from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
 from interp.results import Coefficient, Family, Layer, Loss, Split, Verdict
 
-__all__ = ["describe_layers", "family_rows", "verdict"]
+__all__ = ["describe_layers", "family_rows", "no_verdict", "verdict"]
+
+NOTHING = Coefficient(weight=None, output=None, stderr=None, refit=None, refit_stderr=None, live=False)
 
 
 def describe_layers(
@@ -28,8 +32,8 @@ def describe_layers(
     candidates: Sequence[Candidate],
     chosen: Candidate | None,
 ) -> tuple[Layer, ...]:
-    """Coefficients of every layer. Output and refit estimates are those of the four omegas together (family diag), or of
-    all seven when the verdict is equivariant; the weight estimate always projects on all seven."""
+    """Coefficients of every layer. Output and refit estimates are those of the four omegas together (family diag), or
+    of all seven when the verdict is equivariant; the weight estimate always projects on all seven."""
     name = "equivariant" if chosen is not None and chosen.family.name == "equivariant" else "diag"
     shown = next(c for c in candidates if c.family.name == name)
     omegas, traces = omega_maps(spec), trace_maps(spec)
@@ -38,9 +42,11 @@ def describe_layers(
         P, Q = network.P[index], network.Q[index]
         whole = project(P, Q, (*omegas, *traces), live, index)
         block = project(P, Q, omegas, live, index)
-        estimates = _estimates(shown, index)
+        estimated = _estimated(shown, index)
         coefficients = {
-            basis.name: _coefficient(float(value), live.of(basis, index), estimates.get(basis.name))
+            basis.name: replace(
+                estimated.get(basis.name, replace(NOTHING, live=live.of(basis, index))), weight=_finite(value)
+            )
             for basis, value in zip((*omegas, *traces), whole.coefficients, strict=True)
         }
         layers.append(
@@ -61,23 +67,30 @@ def _split(energy: float, block: float, whole: float) -> Split:
     return Split(block_scalar=block, trace=whole - block, residual=1.0 - whole)
 
 
-_Pair = tuple[float, float, float, float, str | None]  # output, its stderr, refit, its stderr, why undetermined
-
-
-def _estimates(shown: Candidate, layer: int) -> Mapping[str, _Pair]:
-    """The live coefficients of one layer, by name."""
+def _estimated(shown: Candidate, layer: int) -> Mapping[str, Coefficient]:
+    """The live coefficients of one layer by name, from the data alone (the weight estimate is still to come)."""
     parametrisation, output, fit = shown.parametrisation, shown.output, shown.fit
     if not isinstance(parametrisation, BasisFamily) or output is None or fit is None:
         return {}
-    names = [(i, m.name) for i, row in enumerate(parametrisation.live) for m, on in zip(parametrisation.maps, row, strict=True) if on]
+    maps, live = parametrisation.maps, parametrisation.live
+    names = [(i, m.name) for i, row in enumerate(live) for m, alive in zip(maps, row, strict=True) if alive]
     return {
-        name: (
-            float(output.theta[k]), float(output.stderr[k]), float(fit.theta[k]), float(fit.stderr[k]),
-            _undetermined(k, output, fit, names),
+        name: Coefficient(
+            weight=None,
+            output=_finite(output.theta[k]),
+            stderr=_finite(output.stderr[k]),
+            refit=_finite(fit.theta[k]),
+            refit_stderr=_finite(fit.stderr[k]),
+            live=True,
+            undetermined=_undetermined(k, output, fit, names),
         )
         for k, (i, name) in enumerate(names)
         if i == layer
-    }  # fmt: skip
+    }
+
+
+def _finite(value: Tensor) -> float | None:
+    return float(value) if bool(torch.isfinite(value)) else None
 
 
 def _undetermined(k: int, output: Estimate, fit: Estimate, names: Sequence[tuple[int, str]]) -> str | None:
@@ -89,25 +102,6 @@ def _undetermined(k: int, output: Estimate, fit: Estimate, names: Sequence[tuple
         if not bool(estimate.stderr[k] < estimate.theta[k].abs()):
             return f"the standard error of the {label} exceeds its size"
     return None
-
-
-def _coefficient(weight: float, live: bool, estimate: _Pair | None) -> Coefficient:
-    if not live or estimate is None:
-        return Coefficient(weight=weight if live else None, output=None, stderr=None, refit=None, refit_stderr=None, live=live)
-    output, stderr, refit, refit_stderr, undetermined = (_finite(v) if not isinstance(v, str) else v for v in estimate)
-    return Coefficient(
-        weight=weight,
-        output=output,  # type: ignore[arg-type]
-        stderr=stderr,  # type: ignore[arg-type]
-        refit=refit,  # type: ignore[arg-type]
-        refit_stderr=refit_stderr,  # type: ignore[arg-type]
-        live=True,
-        undetermined=undetermined,  # type: ignore[arg-type]
-    )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and abs(value) < float("inf") else None
 
 
 def family_rows(
@@ -138,8 +132,8 @@ def verdict(
     task = _task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))
     if chosen is not None:
         what = (
-            f"It runs {chosen.family.name}: its predictions on fresh prompts follow {chosen.family.formula} per layer with "
-            f"{chosen.parameters} numbers to R² = {_r2(chosen)}."
+            f"It runs {chosen.family.name}: its predictions on fresh prompts follow {chosen.family.formula} per layer "
+            f"with {chosen.parameters} number{'s' * (chosen.parameters != 1)} to R² = {_r2(chosen)}."
         )
     elif best is not None:
         what = (
@@ -159,8 +153,26 @@ def verdict(
     )
 
 
-def _task_sentence(solves: bool, share: float | None, network: float | None, null: float | None, oracle: float | None) -> str:
-    figures = "" if network is None else f" (mean squared error {network:.3g}; predicting zero {null:.3g}, optimum {oracle:.3g})"
+def no_verdict(why: str) -> Verdict:
+    """The verdict on a network that cannot be run on its task."""
+    return Verdict(
+        algorithm="unrecognized",
+        recognized=False,
+        solves_task=False,
+        fidelity=None,
+        fidelity_ci=(None, None),
+        summary=f"Does not solve the task, and is unrecognized: {why.removeprefix('skipped, because ')}.",
+    )
+
+
+def _task_sentence(
+    solves: bool, share: float | None, network: float | None, null: float | None, oracle: float | None
+) -> str:
+    figures = (
+        ""
+        if network is None
+        else f" (mean squared error {network:.3g}; predicting zero {null:.3g}, optimum {oracle:.3g})"
+    )
     if not solves:
         return f"Does not solve the task{figures}."
     return f"It solves the task{figures}, {share:.0%} of what the optimum gains."
@@ -172,6 +184,6 @@ def _r2(candidate: Candidate) -> str:
     if fidelity is None or low is None or high is None:
         return "undefined"
     if 1 - fidelity < 1e-10:
-        return f"1 to rounding (1 - R² = {max(1 - fidelity, 0.0):.0e})"
+        return "1 to rounding"
     digits = max(3, 2 - int(torch.tensor(max(1 - fidelity, 1e-12)).log10().floor()))
     return f"{fidelity:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

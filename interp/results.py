@@ -79,7 +79,7 @@ class Coefficient:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Fractions of the live weight energy ||K||^2 of a layer; they sum to 1 (all None when the layer has no live energy)."""
+    """Fractions of the live weight energy ||K||^2 of a layer; they sum to 1 (None: no live energy)."""
 
     block_scalar: float | None
     trace: float | None
@@ -129,7 +129,7 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """``prompts`` held-out prompts; ``losses`` from worst to best reference; ``notes`` say what was skipped, and why."""
+    """``prompts`` held-out prompts; ``losses`` from worst to best; ``notes`` say what was skipped, and why."""
 
     prompts: int
     losses: tuple[Loss, ...]
@@ -250,7 +250,8 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return {k: _build(args[1], v, f"{where}.{k}") for k, v in value.items()}
     accepted = {bool: (bool,), int: (int,), float: (int, float), str: (str,)}.get(kind)
     if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool)):
-        raise LayoutError(f"{where} is {reprlib.repr(value)}, expected {'a number' if kind in (int, float) else kind.__name__}")
+        expected = {bool: "true or false", int: "a whole number", float: "a number or null", str: "text"}[kind]
+        raise LayoutError(f"{where} is {reprlib.repr(value)}, expected {expected}")
     if kind is not float:
         return value
     number = float(value) if abs(value) < 1e300 else math.inf  # JSON has whole numbers and powers that float has not

@@ -3,7 +3,8 @@
 With shared keys the tokens of a prompt all pass through the same maps, so e^l = C^l e^0 with C^l = T^{l-1} ... T^0.
 Partitioned into inputs and label, C = [[M, u], [-w^T, a]], that is
 
-    x_i^l = M^l x_i + u^l y_i ,      y_i^l = a^l y_i - <w^l, x_i>                          (versatile.md A3; theorem 4.1)
+    x_i^l = M^l x_i + u^l y_i ,      y_i^l = a^l y_i - <w^l, x_i>                          (versatile.md A3; theorem
+    4.1)
 
 exactly, with no probe. For labels of size k, u is (d, k), a is (k, k), and w is a matrix W of k rows. With causal keys
 the same holds token by token, with prefix sums G_t in place of G.
@@ -91,7 +92,9 @@ def prefix_maps(
     Raises UsageError when the keys are shared (use ``models.gram.forward``) or a token would be clipped.
     """
     if model.spec.attention.keys != "causal":
-        raise UsageError(f"attention.keys is {model.spec.attention.keys!r}, expected 'causal'; shared keys have one map per prompt")
+        raise UsageError(
+            f"attention.keys is {model.spec.attention.keys!r}, expected 'causal'; shared keys have one map per prompt"
+        )
     scale = model.spec.attention.factor(tokens.shape[1])
     identity = torch.eye(model.spec.width, dtype=tokens.dtype) * float(model.spec.residual)
     maps = []

@@ -50,9 +50,10 @@ class LayoutError(InterpProbeError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint naming the closest known words, or all of them when none is close."""
+    """A hint naming the closest known words, or the first dozen of them when none is close."""
     names = sorted(set(known))
     close = difflib.get_close_matches(word, names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(name) for name in close) + "?"
-    return "known: " + ", ".join(names)
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return "known: " + ", ".join(repr(name)[1:-1] for name in names[:12]) + more

@@ -74,7 +74,9 @@ def head_layers(model: LinearTransformer, context: int) -> HeadLayers:
     Raises UsageError for causal keys (each token has its own map: see ``interp.unrolling.prefix_maps``).
     """
     if model.spec.attention.keys == "causal":
-        raise UsageError("attention.keys is 'causal', expected 'context' or 'all': with causal keys tokens share no Gram matrix")
+        raise UsageError(
+            "attention.keys is 'causal', expected 'context' or 'all': with causal keys tokens share no Gram matrix"
+        )
     return HeadLayers(
         P=model.P, Q=model.Q, scale=model.spec.attention.factor(context), residual=1.0 if model.spec.residual else 0.0
     )

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast, get_args
 
 from interp.models.errors import LayoutError, did_you_mean
 
-__all__ = ["AttentionSpec", "Channel", "Keys", "ModelSpec", "Readout", "SCALES"]
+__all__ = ["SCALES", "AttentionSpec", "Channel", "Keys", "ModelSpec", "Readout"]
 
 Keys = Literal["context", "causal", "all"]
 SCALES = ("1", "1/n", "1/(n+1)")
@@ -95,7 +95,9 @@ class ModelSpec:
             raise LayoutError(f"tokens repeats a channel name: {names}; every channel needs its own")
         for name, size in self.tokens:
             if not name or not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise LayoutError(f"tokens has channel {name!r} of size {size!r}, expected a name and a size of 1 or more")
+                raise LayoutError(
+                    f"tokens has channel {name!r} of size {size!r}, expected a name and a size of 1 or more"
+                )
         if not isinstance(self.residual, bool):
             raise LayoutError(f"residual is {self.residual!r}, expected true or false")
         if self.clip is not None and not (

@@ -29,7 +29,9 @@ class LinearTransformer:
     def __post_init__(self) -> None:
         for name, value in (("Q", self.Q), ("P", self.P)):
             if value.ndim != 4 or min(value.shape) < 1:
-                raise LayoutError(f"{name} has shape {tuple(value.shape)}, expected (layers, heads, D, D), none of them 0")
+                raise LayoutError(
+                    f"{name} has shape {tuple(value.shape)}, expected (layers, heads, D, D), none of them 0"
+                )
             if value.shape[2:] != (self.spec.width, self.spec.width):
                 raise LayoutError(
                     f"{name} has shape {tuple(value.shape)}, but the channels {dict(self.spec.tokens)} add up to "
@@ -59,7 +61,7 @@ class LinearTransformer:
             if bool(bad.any()):
                 layer, head = torch.nonzero(bad)[0, :2].tolist()
                 raise UnreadableFile(
-                    f"{int(bad.sum())} of {value.numel()} values of {name} are NaN or infinite (first in layer {layer}, "
-                    f"head {head}); expected finite weights, so the training run that wrote them has diverged"
+                    f"{int(bad.sum())} of {value.numel()} values of {name} are NaN or infinite (first in layer "
+                    f"{layer}, head {head}); expected finite weights, so the training run that wrote them has diverged"
                 )
         return self

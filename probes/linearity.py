@@ -13,10 +13,11 @@ __all__ = ["linearity_r2"]
 
 
 def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[float | None, ...]:
-    """R^2 of y_i^l ~ a^l y_i - <w^l, x_i> over all context tokens, with (a, w) from the unrolling and y_i^l read from the
-    hooked token-by-token forward, before layer 0 and after every layer.
+    """R^2 of y_i^l ~ a^l y_i - <w^l, x_i> over all context tokens, with (a, w) from the unrolling and y_i^l read from
+    the hooked token-by-token forward, before layer 0 and after every layer.
 
-    1 up to rounding for linear layers, whatever the weights: it checks the unrolling, the hooks and the importer at once.
+    1 up to rounding for linear layers, whatever the weights: it checks the unrolling, the hooks and the importer at
+    once.
     """
     context, query = prompts.tokens(model.spec)
     names = [f"blocks.{layer}.hook_resid_post" for layer in range(model.layers)]

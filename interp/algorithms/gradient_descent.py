@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.algorithms.chebyshev import chebyshev_steps
 from interp.algorithms.statistics import RegressionStatistics
 from interp.algorithms.tuning import TuningSet, minimise_positive, minimise_smooth
 from interp.models.errors import UsageError
@@ -97,25 +96,19 @@ def tune_constant_step(tuning: TuningSet, iterations: int) -> GradientDescent:
 def tune_steps(tuning: TuningSet, iterations: int) -> GradientDescent:
     """A step size for every iteration, chosen together for the least adjusted loss after the last one.
 
-    The product does not depend on their order, so they come sorted, smallest first. A local search, started from the
-    optimal (Chebyshev) steps of the typical spectrum and from the best constant step with a spread.
+    The last iterate does not depend on their order, so they come sorted, smallest first. A local search, started from the
+    best constant step with a spread (without one, all steps would stay equal: they have the same gradient).
     """
     _require_iterations(iterations)
     values = tuning.statistics.spectrum.values
     scale = _typical_largest(values)
     constant = tune_constant_step(tuning, iterations).steps[0] * scale
     middles = (torch.arange(iterations, dtype=values.dtype) + 0.5) / iterations
-    smallest = max(float(values[:, 0].mean()), 1e-3 * scale)
-    starts = [
-        scale * torch.tensor(chebyshev_steps(smallest, scale, iterations), dtype=values.dtype),
-        constant * (0.7 + 0.6 * middles),
-    ]
 
     def loss(scaled: Tensor) -> Tensor:
         return tuning.gain_loss(gradient_descent_gain(values, scaled / scale))
 
-    found = [minimise_smooth(loss, start) for start in starts]
-    best = min(found, key=lambda pair: pair[1])[0]
+    best, _ = minimise_smooth(loss, constant * (0.7 + 0.6 * middles))
     return GradientDescent(steps=tuple((best / scale).sort().values.tolist()))
 
 

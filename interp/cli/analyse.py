@@ -8,23 +8,32 @@ from pathlib import Path
 
 import click
 
-from interp.cli.progress import progress_line
+from interp.cli.running import progress_line, use_one_thread
 
 __all__ = ["command"]
 
 
 @click.command("analyse")
 @click.argument("checkpoint")
-@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or the name of a built-in layout.")
+@click.option(
+    "--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or the name of a built-in layout."
+)
 @click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-@click.option("--prompts", type=int, default=4096, show_default=True, help="How many prompts: half fitted on, half scored on.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes every number of the result.")
+@click.option(
+    "--prompts", type=int, default=4096, show_default=True, help="How many prompts: half fitted on, half scored on."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes every number of the result."
+)
 def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
     if report is not None and not Path(report).absolute().parent.is_dir():
-        raise click.UsageError(f"--report {report}: the folder {Path(report).absolute().parent} does not exist; create it first")
+        raise click.UsageError(
+            f"--report {report}: the folder {Path(report).absolute().parent} does not exist; create it first"
+        )
     with progress_line() as progress:
+        use_one_thread()
         progress("loading")
         from interp.analysis import analyse
         from interp.checkpoints.opening import open_checkpoint

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from interp.cli.progress import progress_line
+from interp.cli.running import progress_line, use_one_thread
 
 __all__ = ["command"]
 
@@ -27,17 +27,21 @@ def command(
 ) -> None:
     """Compare the verdict, the coefficients and the fidelity of CHECKPOINT with a golden file.
 
-    Exit code 1 and one line for everything that moved: which coefficient, from what to what, by how many standard errors.
+    Exit code 1 and one line for everything that moved: which coefficient, from what to what, by how many standard
+    errors.
     """
     if not update and (prompts is not None or seed is not None):
         raise click.UsageError("--prompts and --seed come from the golden file; give them with --update only")
     if update and not Path(golden).absolute().parent.is_dir():
-        raise click.UsageError(f"--golden {golden}: the folder {Path(golden).absolute().parent} does not exist; create it first")
+        raise click.UsageError(
+            f"--golden {golden}: the folder {Path(golden).absolute().parent} does not exist; create it first"
+        )
     from interp.checkpoints.opening import open_checkpoint
     from interp.golden import compare_with_golden, update_golden
     from interp.models.errors import CheckFailed
 
     with progress_line() as progress:
+        use_one_thread()
         opened = open_checkpoint(checkpoint, spec)
         line = shlex.join(["interp-probe", *sys.argv[1:]])
         if update:
@@ -46,10 +50,16 @@ def command(
             result, moved = compare_with_golden(opened, golden, progress, line)
     status = "updated" if update else "moved" if moved else "unchanged"
     if as_json:
-        click.echo(json.dumps({"golden": golden, "checkpoint": result.checkpoint.name, "status": status, "moved": moved}, indent=2))
+        click.echo(
+            json.dumps(
+                {"golden": golden, "checkpoint": result.checkpoint.name, "status": status, "moved": moved}, indent=2
+            )
+        )
     else:
         click.echo(f"{result.checkpoint.name}: {status} ({result.verdict.algorithm}; {golden})")
         for entry in moved:
             click.echo(f"  {entry}")
     if moved:
-        raise CheckFailed(f"{len(moved)} figure{'s' * (len(moved) > 1)} moved from {golden}; if that is intended, run again with --update")
+        raise CheckFailed(
+            f"{len(moved)} figure{'s' * (len(moved) > 1)} moved from {golden}; if intended, run again with --update"
+        )

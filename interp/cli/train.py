@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from interp.cli.progress import progress_line
+from interp.cli.running import progress_line
 
 __all__ = ["command"]
 

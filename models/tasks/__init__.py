@@ -17,8 +17,8 @@ def task_from_dict(fields: Mapping[str, Any] | None) -> NoisyRegression:
     """The task a checkpoint names. Raises LayoutError when there is none, or none this version knows."""
     if fields is None:
         raise LayoutError(
-            'the checkpoint names no task, so there are no prompts to run; add e.g. task = {"name": "noisy_regression", '
-            '"dim": 10, "context": 20, "noise": {"uniform": [0, 5]}} in a --spec file'
+            'the checkpoint names no task, so there are no prompts to run; add e.g. task = {"name": '
+            '"noisy_regression", "dim": 10, "context": 20, "noise": {"uniform": [0, 5]}} in a --spec file'
         )
     name = fields.get("name")
     if name not in TASKS:

@@ -1,6 +1,7 @@
 """In-context linear regression with label noise whose level changes from prompt to prompt.
 
-    w ~ N(0, tau^2 I),  x_i ~ N(0, C),  y_i = <w, x_i> + xi_i,  xi_i ~ N(0, sigma^2),  sigma ~ noise law (one per prompt)
+    w ~ N(0, tau^2 I),  x_i ~ N(0, C),  y_i = <w, x_i> + xi_i,  xi_i ~ N(0, sigma^2),  sigma ~ noise law (one per
+    prompt)
 
 The query x_t ~ N(0, C) has a noise-free target y_t = <w, x_t>. Source: Vladymyrov et al., "Linear Transformers are
 Versatile In-Context Learners", section 3 (there tau = 1, C = I). Losses here are mean squared errors; the paper prints
@@ -35,7 +36,9 @@ class NoiseLaw:
     def from_dict(cls, fields: Mapping[str, Any]) -> NoiseLaw:
         kinds = ("uniform", "choice", "fixed")
         if not isinstance(fields, Mapping) or len(fields) != 1:
-            raise LayoutError(f'task.noise is {fields!r}, expected one of {{"uniform": [lo, hi]}}, {{"choice": [..]}}, {{"fixed": s}}')
+            raise LayoutError(
+                f'task.noise is {fields!r}, expected one of {{"uniform": [lo, hi]}}, {{"choice": [..]}}, {{"fixed": s}}'
+            )
         kind, raw = next(iter(fields.items()))
         if kind not in kinds:
             raise LayoutError(f"task.noise has kind {kind!r}; {did_you_mean(str(kind), kinds)}")
@@ -103,7 +106,9 @@ class RegressionPrompts:
         dim = self.x.shape[2]
         sizes = dict(spec.tokens)
         if sizes != {"x": dim, "y": 1}:
-            raise LayoutError(f"the model's channels are {sizes}, but noisy_regression of dimension {dim} needs x: {dim} and y: 1")
+            raise LayoutError(
+                f"the model's channels are {sizes}, but noisy_regression of dimension {dim} needs x: {dim} and y: 1"
+            )
         context = self.x.new_zeros(self.count, self.context, spec.width)
         context[..., spec.channel("x").indices] = self.x
         context[..., spec.channel("y").start] = self.y
@@ -168,7 +173,12 @@ class NoisyRegression:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": self.name, "dim": self.dim, "context": self.context, "noise": self.noise.to_dict()}
+        out: dict[str, Any] = {
+            "name": self.name,
+            "dim": self.dim,
+            "context": self.context,
+            "noise": self.noise.to_dict(),
+        }
         if self.covariance is not None:
             out["covariance"] = list(self.covariance)
         if self.weight_std != 1.0:

@@ -1,4 +1,4 @@
-"""Progress of long work: on stderr, and only when stderr is a terminal."""
+"""How a command runs: progress on stderr, only when that is a terminal, and on one thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["progress_line"]
+__all__ = ["progress_line", "use_one_thread"]
 
 
 @contextmanager
@@ -19,3 +19,10 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda step: status.update(step)
+
+
+def use_one_thread() -> None:
+    """Batches of small matrices gain little from a second thread, and lose tenfold when the cores are shared."""
+    import torch
+
+    torch.set_num_threads(1)

@@ -1,0 +1,63 @@
+"""``interp-probe unroll``: the implicit linear model of every layer, exactly."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command("unroll")
+@click.argument("checkpoint")
+@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or a built-in layout's name.")
+@click.option("--prompts", type=click.IntRange(min=1), default=1, show_default=True, help="How many prompts to unroll.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes the prompts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
+def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json: bool) -> None:
+    """Unroll CHECKPOINT on prompts of its task: x_i^l = M x_i + u y_i and y_i^l = a y_i - <w, x_i> after every layer l.
+
+    Exact, with no probe: the matrices are read off the product of the layers' maps.
+    """
+    from interp.cli.running import use_one_thread
+
+    use_one_thread()
+    import torch
+
+    from interp.checkpoints.opening import open_checkpoint
+    from interp.models.errors import UsageError
+    from interp.models.gram import forward, head_layers
+    from interp.models.tasks import task_from_dict
+    from interp.unrolling import implicit_states, unclipped
+
+    opened = open_checkpoint(checkpoint, spec)
+    model = opened.model.require_finite().to(torch.float64)
+    drawn = task_from_dict(model.spec.task).sample(prompts, seed)
+    grams = drawn.grams(model.spec)
+    trajectory = forward(head_layers(model, drawn.context), grams.gram, grams.query)
+    met = prompts - int(unclipped(model, trajectory, *drawn.tokens(model.spec)).sum())
+    if met:
+        raise UsageError(f"{met} of {prompts} prompts meet the clip, where no linear map is exact; try another --seed")
+    states = implicit_states(trajectory, model.spec)
+    if as_json:
+        rows = [{name: getattr(s, name).tolist() for name in ("M", "u", "w", "a")} for s in states]
+        document = {
+            "schema": "interp-probe-unroll/1",
+            "checkpoint": {"name": opened.name, "sha256": opened.sha256},
+            "prompts": prompts,
+            "seed": seed,
+            "axes": "M[prompt][input][input], u[prompt][input][label], w[prompt][label][input], a[prompt][label][label]",
+            "layers": rows,
+        }
+        click.echo(json.dumps(document))
+        return
+    true = drawn.w[0] * -model.spec.readout.sign
+    click.echo(f"{opened.name}: prompt 1 of seed {seed}, noise level {float(drawn.sigma[0]):.3g}")
+    click.echo("true w   " + _row(true.tolist()))
+    for layer, state in enumerate(states):
+        click.echo(f"layer {layer}  " + _row(state.w[0, 0].tolist()) + f"   a = {float(state.a[0, 0, 0]):.4g}")
+
+
+def _row(values: list[float]) -> str:
+    return " ".join(f"{v: .3f}" for v in values[:12]) + (" …" if len(values) > 12 else "")
