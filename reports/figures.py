@@ -282,7 +282,7 @@ def _distances(analysis: Analysis) -> Figure | None:
         (findings.baseline_label(analysis, n), *(estimate(m.distance.get(n), m.distance_stderr.get(n)) for m in models))
         for n in names
     )
-    zero = f" {dropped} distances are 0 and cannot be drawn on this axis." if dropped else ""
+    zero = f" Distances of 0, which this axis cannot show: {dropped}." if dropped else ""
     return Figure(
         name="distances",
         finding=findings.distance_finding(analysis),

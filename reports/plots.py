@@ -148,7 +148,7 @@ def lengths(pairs: Sequence[tuple[float, float | None]], *, log: bool) -> tuple[
     for value, stderr in pairs:
         spread = Z95 * (stderr or 0.0)
         if log and value > 0:
-            factor = math.exp(min(spread / value, 50.0))
+            factor = math.exp(min(spread / value, 20.0))
             low.append(value - value / factor)
             high.append(value * factor - value)
         else:
