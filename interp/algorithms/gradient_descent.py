@@ -96,8 +96,8 @@ def tune_constant_step(tuning: TuningSet, iterations: int) -> GradientDescent:
 def tune_steps(tuning: TuningSet, iterations: int) -> GradientDescent:
     """A step size for every iteration, chosen together for the least adjusted loss after the last one.
 
-    The last iterate does not depend on their order, so they come sorted, smallest first. A local search, started from the
-    best constant step with a spread (without one, all steps would stay equal: they have the same gradient).
+    The last iterate does not depend on their order, so they come sorted, smallest first. A local search, started from
+    the best constant step with a spread (without one, all steps would stay equal: they have the same gradient).
     """
     _require_iterations(iterations)
     values = tuning.statistics.spectrum.values
