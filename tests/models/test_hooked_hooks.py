@@ -417,12 +417,12 @@ def test_list_hooks_shows_the_functions_that_were_given(model):
 
 @pytest.mark.parametrize("direction", ["fwd_hooks", "bwd_hooks"])
 def test_a_context_in_which_a_hook_never_runs_is_an_error(direction, model, prompts):
-    with pytest.raises(UsageError, match=rf"hook on 'blocks\.0\.attn\.hook_scores' never ran: no {direction[:1]}"):  # noqa: SIM117
-        with model.hooks(**{direction: [(NAMES[1], look)]}):
-            if direction == "fwd_hooks":
-                make()(*prompts)  # another model
-            else:
-                model(*prompts)  # without a backward pass
+    never = rf"hook on 'blocks\.0\.attn\.hook_scores' never ran: no {direction[:1]}"
+    with pytest.raises(UsageError, match=never), model.hooks(**{direction: [(NAMES[1], look)]}):
+        if direction == "fwd_hooks":
+            make()(*prompts)  # another model
+        else:
+            model(*prompts)  # without a backward pass
     assert_clean(model)
 
 

@@ -1,0 +1,114 @@
+"""The rooms of the house: who may import whom, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# One direction: models -> checkpoints -> probes -> interp -> reports -> command line. A room may import itself and what
+# stands here. Everybody may raise the errors of interp.models.errors, and read the version.
+MAY_IMPORT = {
+    "interp.models": (),
+    "interp.checkpoints": ("interp.models",),
+    "interp.probes": ("interp.models", "interp.checkpoints"),
+    "interp.algorithms": ("interp.models.tasks",),  # reference solvers know nothing of networks
+    "interp.reports": ("interp.results", "interp.checkpoints.atomic"),  # takes results, never models; writes files
+    "interp.cli": ("interp",),
+    "interp": ("interp.models", "interp.checkpoints", "interp.probes", "interp.algorithms"),
+}
+FOLDERS = ("models", "checkpoints", "probes", "reports", "interp")
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(parts if folder == "interp" else ("interp", *parts)).removesuffix(".__init__")
+            yield name, path
+
+
+MODULES = dict(modules())
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def imports(module: str) -> Iterator[str]:
+    """Full names of all modules and members a module imports, also inside functions."""
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} line {node.lineno} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def room(name: str) -> str:
+    """The longest entry of MAY_IMPORT that the module belongs to; the modules of interp/ itself are one room."""
+    return max((candidate for candidate in MAY_IMPORT if within(name, candidate)), key=len)
+
+
+def allowed(importer: str, imported: str) -> bool:
+    own = room(importer)
+    if imported in ("interp", "interp.__version__") or within(imported, "interp.models.errors"):
+        return True
+    if room(imported) == own:
+        return True
+    return any(within(imported, package) for package in MAY_IMPORT[own])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_go_one_way(name):
+    wrong = [imported for imported in imports(name) if within(imported, "interp") and not allowed(name, imported)]
+    assert not wrong, f"{name} is in {room(name)} and may not import {wrong}"
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "expected"),
+    [
+        ("interp.models.gram", "interp.models.transformer.LinearTransformer", True),
+        ("interp.models.gram", "interp.results.Analysis", False),
+        ("interp.models.gram", "interp.unrolling", False),
+        ("interp.models.gram", "interp.__version__", True),
+        ("interp.checkpoints.canonical", "interp.models.specification.ModelSpec", True),
+        ("interp.checkpoints.canonical", "interp.analysis.analyse", False),
+        ("interp.probes.ridge", "interp.unrolling.prefix_maps", False),
+        ("interp.unrolling", "interp.probes.ridge", True),
+        ("interp.analysis", "interp.reports.html", False),
+        ("interp.analysis", "interp.cli.main", False),
+        ("interp.reports.html", "interp.results.Analysis", True),
+        ("interp.reports.html", "interp.models.errors.UsageError", True),
+        ("interp.reports.html", "interp.models.transformer", False),
+        ("interp.reports.html", "interp.analysis", False),
+        ("interp.algorithms.ridge", "interp.models.gram", False),
+        ("interp.cli.analyse", "interp.reports.html", True),
+    ],
+)
+def test_the_rule_itself(importer, imported, expected):
+    assert allowed(importer, imported) is expected
+
+
+def importers(library: str) -> set[str]:
+    return {name for name in MODULES if any(within(found, library) for found in imports(name))}
+
+
+def test_transformer_lens_is_imported_in_one_module_alone():
+    assert importers("transformer_lens") == {"interp.models.hooked"}
+
+
+def test_pickle_is_imported_nowhere():
+    assert not importers("pickle") | importers("dill") | importers("cloudpickle") | importers("joblib")
+
+
+def test_nothing_prints():
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            printing = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+            assert not printing, f"{name} line {getattr(node, 'lineno', 0)} calls print"
