@@ -50,12 +50,13 @@
       data.push({
         ...shared, z: grid.map((row) => row.map((v) => (Number.isFinite(v) ? null : 1))), hoverongaps: false,
         colorscale: [[0, "var(--not-finite)"], [1, "var(--not-finite)"]], showscale: false,
-        text: grid.map((row) => row.map(() => "×")), texttemplate: "%{text}", textfont: { color: "var(--card)", size: 16 },
+        text: grid.map((row) => row.map((v) => (Number.isFinite(v) ? "" : "×"))), texttemplate: "%{text}", textfont: { color: "var(--card)", size: 16 },
       });
     }
+    const labels = content.channels.map(([channel]) => (channel.length > 12 ? `${channel.slice(0, 11)}…` : channel));
     const ticks = {
       tickvals: content.channels.map(([, count], i) => starts[i] + (count - 1) / 2),
-      ticktext: content.channels.map(([channel]) => Page.label(channel.length > 12 ? `${channel.slice(0, 11)}…` : channel)),
+      ticktext: labels.map(Page.label),
       showgrid: false, zeroline: false, automargin: true, range: [-0.5, width - 0.5], constrain: "domain",
     };
     const [row, column] = axes[name];
@@ -66,7 +67,7 @@
     ]);
     return Page.draw(byId(`heatmap-${name}`), data, {
       font: { family: "system-ui, sans-serif", size: 13, color: "var(--ink)" },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 8, t: 12, b: 8 },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 8 + 4 * labels[labels.length - 1].length, t: 12, b: 8 },
       hoverlabel: { bgcolor: "var(--card)", bordercolor: "var(--axis)", font: { color: "var(--ink)" }, align: "left" },
       xaxis: { ...ticks, title: { text: column, standoff: 8, font: { size: 13 } } },
       yaxis: { ...ticks, constraintoward: "top", range: [width - 0.5, -0.5], scaleanchor: "x", title: { text: row, standoff: 8, font: { size: 13 } } },
