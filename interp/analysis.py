@@ -6,18 +6,20 @@ others to tune the baselines. Everything is float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.estimates import Prompts, sensitivities
-from interp.evidence import depth_losses, implicit_models, loss, reference_losses, solves_task, tuned_baselines
+from interp.estimates import Prompts, predict, sensitivities
+from interp.evidence import classical_panel, implicit_models, tuned_baselines
 from interp.gauge import live_coordinates
 from interp.identification import Candidate, choose, fit_families
+from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
 from interp.models.errors import LayoutError, UsageError
-from interp.models.gram import forward, head_layers
+from interp.models.gram import HeadLayers, forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
@@ -57,7 +59,7 @@ def analyse(
             "be inspected and unrolled"
         )
     _require_affordable(model, prompts)
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(5)]
 
     progress("running the network")
     half = prompts // 2
@@ -83,29 +85,54 @@ def analyse(
     chosen, why = choose(candidates)
     best = chosen or _closest(candidates)
 
-    progress("comparing with classical algorithms")
+    progress("measuring losses")
     baselines = tuned_baselines(task, prompts, seeds[3])
-    target = held_out.target.flatten(1)
-    losses = [*reference_losses(task, held_out, baselines), loss("network", "the network", reference, target)]
-    if best is not None and best.prediction is not None:
-        label = f"recovered algorithm ({best.family.name})" if chosen else f"closest family ({best.family.name})"
-        losses.append(loss("recovered", label, best.prediction, target))
-    solves, share = solves_task(reference, task.oracle(held_out).flatten(1), target)
+    panels = [classical_panel(task, baselines), _network_panel(network, spec)]
+    if best is not None:
+        panels.append(_recovered_panel(best, spec, chosen is not None))
+    count = affordable_prompts(model.layers, model.heads, spec.width, least=held_out.count)
+    squares = squared_errors(lambda n, s: _usable(model, task.sample(n, s))[0], panels, count, seeds[4])
+    losses = summarise(panels, squares)
+    solves, share = solves_task(squares)
 
     progress("checking the unrolling token by token")
     linearity = linearity_r2(model, held_out[:FEW])
     return Analysis(
         **origin,
         layers=describe_layers(network, spec, live, candidates, chosen),
-        families=family_rows(candidates, chosen, why, target),
+        families=family_rows(candidates, chosen, why, held_out.target.flatten(1)),
         verdict=verdict(chosen, best, solves, share, losses),
         evidence=Evidence(
-            prompts=held_out.count,
-            losses=_ladder(losses),
-            depth_losses=depth_losses(trajectory, spec, held_out.target),
+            prompts=len(squares["network"]),
+            losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
+            depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
             notes=() if note is None else (note,),
         ),
         implicit=implicit_models(trajectory, spec, task, held_out, baselines, linearity),
+    )
+
+
+def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:
+    """The network, and its read-out after every layer."""
+    names = [f"layer-{layer}" for layer in range(network.layers + 1)]
+
+    def run(drawn: RegressionPrompts) -> Mapping[str, Tensor]:
+        prompts = _gram_prompts(drawn, spec)
+        tokens = forward(network, prompts.gram, prompts.query).queries
+        read = dict(zip(names, (prompts.read(t) for t in tokens), strict=True))
+        return {"network": read[names[-1]], **read}
+
+    labels = {name: f"read-out after layer {layer}" for layer, name in enumerate(names)}
+    return Panel(labels={"network": "the network", **labels}, predict=run)
+
+
+def _recovered_panel(best: Candidate, spec: ModelSpec, recognized: bool) -> Panel:
+    """The recovered algorithm run in the network's place, or the closest family when none is recognized."""
+    assert best.parametrisation is not None and best.fit is not None  # a scored candidate has both
+    layers = best.parametrisation.build(best.fit.theta)
+    label = f"recovered algorithm ({best.family.name})" if recognized else f"closest family ({best.family.name})"
+    return Panel(
+        labels={"recovered": label}, predict=lambda drawn: {"recovered": predict(layers, _gram_prompts(drawn, spec))}
     )
 
 

@@ -1,12 +1,11 @@
-"""What the network and the recovered algorithm do on fresh prompts, beside the classical baselines.
+"""The network beside the classical algorithms: as predictors, and as weight vectors layer by layer.
 
-Losses are mean squared errors against the noise-free target, all on the same held-out prompts, each with its standard
-error over prompts. The implicit weights w^l come from the exact unrolling, so their distances need no probe.
+The implicit weights w^l come from the exact unrolling, so their distances to the baselines' need no probe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -15,31 +14,14 @@ from torch import Tensor
 from interp.algorithms.baselines import Baseline, regression_baselines
 from interp.algorithms.statistics import RegressionStatistics
 from interp.algorithms.tuning import TuningSet
+from interp.losses import Panel
 from interp.models.gram import GramTrajectory
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression, RegressionPrompts
-from interp.results import ImplicitModel, Loss
-from interp.unrolling import implicit_states, prediction
+from interp.results import ImplicitModel
+from interp.unrolling import implicit_states
 
-__all__ = ["depth_losses", "implicit_models", "loss", "reference_losses", "solves_task", "tuned_baselines"]
-
-SOLVES_SHARE = (
-    0.05  # least share of what the oracle gains over predicting zero that a network must gain, to solve a task
-)
-
-
-def loss(
-    name: str, label: str, predicted: Float[Tensor, "prompt ..."], target: Float[Tensor, "prompt ..."]
-) -> Loss:
-    """Mean squared error per prompt (summed over outputs), with its standard error."""
-    squares = ((predicted - target) ** 2).flatten(1).sum(1)
-    if not bool(torch.isfinite(squares).all()):
-        return Loss(name=name, label=label, mse=None, stderr=None)
-    return Loss(name=name, label=label, mse=float(squares.mean()), stderr=_stderr(squares))
-
-
-def _stderr(values: Float[Tensor, " prompt"]) -> float | None:
-    return float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
+__all__ = ["classical_panel", "implicit_models", "tuned_baselines"]
 
 
 def statistics(prompts: RegressionPrompts) -> RegressionStatistics:
@@ -54,42 +36,16 @@ def tuned_baselines(task: NoisyRegression, prompts: int, seed: int) -> tuple[Bas
     return regression_baselines(tuning, task.weight_std)
 
 
-def reference_losses(
-    task: NoisyRegression, prompts: RegressionPrompts, baselines: Sequence[Baseline]
-) -> tuple[Loss, ...]:
-    """Losses of the baselines and of the oracle on ``prompts``."""
-    known, out = statistics(prompts), []
-    for baseline in baselines:
-        predicted = (baseline.weights(known) * prompts.x_query).sum(-1)
-        out.append(loss(baseline.name, baseline.label, predicted[:, None, None], prompts.target))
-    out.append(loss("oracle", "ridge, true noise (optimal)", task.oracle(prompts), prompts.target))
-    return tuple(out)
+def classical_panel(task: NoisyRegression, baselines: Sequence[Baseline]) -> Panel:
+    """The baselines and the oracle as predictors of the target."""
 
+    def predict(prompts: RegressionPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+        known = statistics(prompts)
+        weights = {b.name: b.weights(known) for b in baselines} | {"oracle": task.oracle_weights(prompts)}
+        return {name: (w * prompts.x_query).sum(-1, keepdim=True) for name, w in weights.items()}
 
-def solves_task(
-    predicted: Float[Tensor, "prompt ..."],
-    oracle: Float[Tensor, "prompt ..."],
-    target: Float[Tensor, "prompt ..."],
-) -> tuple[bool, float | None]:
-    """Whether the network beats predicting zero: by more than two standard errors (paired), and by at least
-    ``SOLVES_SHARE`` of what the oracle gains. Also returns that share."""
-    null = (target**2).flatten(1).sum(1)
-    gain = null - ((predicted - target) ** 2).flatten(1).sum(1)
-    possible = float((null - ((oracle - target) ** 2).flatten(1).sum(1)).mean())
-    if not bool(torch.isfinite(gain).all()) or possible <= 0:
-        return False, None
-    share, error = float(gain.mean()) / possible, _stderr(gain)
-    return share >= SOLVES_SHARE and error is not None and float(gain.mean()) > 2 * error, share
-
-
-def depth_losses(
-    trajectory: GramTrajectory, spec: ModelSpec, target: Float[Tensor, "prompt query output"]
-) -> tuple[Loss, ...]:
-    """The loss of the read-out after 0, 1, ..., L layers."""
-    return tuple(
-        loss(f"layer-{layer}", f"read-out after layer {layer}", prediction(tokens, spec), target)
-        for layer, tokens in enumerate(trajectory.queries)
-    )
+    labels = {b.name: b.label for b in baselines} | {"oracle": "ridge, true noise (optimal)"}
+    return Panel(labels=labels, predict=predict)
 
 
 def implicit_models(
@@ -132,5 +88,5 @@ def _relative_distance(
     if not bool(torch.isfinite(top).all()) or not float(bottom.mean()) > 0:
         return None, None
     ratio = float(top.mean() / bottom.mean())
-    error = _stderr((top - ratio * bottom) / bottom.mean())
-    return ratio, error
+    spread = (top - ratio * bottom) / bottom.mean()
+    return ratio, float(spread.std()) / len(spread) ** 0.5 if len(spread) > 1 else None

@@ -119,17 +119,20 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A mean squared error on fresh prompts, with its standard error over prompts."""
+    """A mean squared error on fresh prompts, with its standard error over prompts. ``excess`` is the mean difference to
+    the oracle's on the same prompts, and ``excess_stderr`` its (paired) standard error."""
 
     name: str  # "null", "network", "recovered", "oracle", "gd-1", "ridge", "ols", …
     label: str  # for people
     mse: float | None
     stderr: float | None
+    excess: float | None = None
+    excess_stderr: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """``prompts`` held-out prompts; ``losses`` from worst to best; ``notes`` say what was skipped, and why."""
+    """``prompts`` fresh prompts; ``losses`` from worst to best; ``notes`` say what was skipped, and why."""
 
     prompts: int
     losses: tuple[Loss, ...]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 
 import click
 
-from interp.cli.running import progress_line, use_one_thread
+from interp.cli.running import expect_writable, progress_line, stdout, use_one_thread
 
 __all__ = ["command"]
 
@@ -28,10 +27,8 @@ __all__ = ["command"]
 )
 def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
-    if report is not None and not Path(report).absolute().parent.is_dir():
-        raise click.UsageError(
-            f"--report {report}: the folder {Path(report).absolute().parent} does not exist; create it first"
-        )
+    if report is not None:
+        expect_writable("--report", report)
     with progress_line() as progress:
         use_one_thread()
         progress("loading")
@@ -50,10 +47,8 @@ def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool
 
         click.echo(dumps(result))
     else:
-        from rich.console import Console
-
         from interp.reports.terminal import print_analysis
 
-        print_analysis(result, Console())
+        print_analysis(result, stdout())
         if report is not None:
             click.echo(f"\nReport: {report}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from pathlib import Path
 
 import click
 
-from interp.cli.running import progress_line, use_one_thread
+from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.models.errors import CheckFailed, UsageError
 
 __all__ = ["command"]
 
@@ -31,17 +31,15 @@ def command(
     errors.
     """
     if not update and (prompts is not None or seed is not None):
-        raise click.UsageError("--prompts and --seed come from the golden file; give them with --update only")
-    if update and not Path(golden).absolute().parent.is_dir():
-        raise click.UsageError(
-            f"--golden {golden}: the folder {Path(golden).absolute().parent} does not exist; create it first"
-        )
-    from interp.checkpoints.opening import open_checkpoint
-    from interp.golden import compare_with_golden, update_golden
-    from interp.models.errors import CheckFailed
-
+        raise UsageError("--prompts and --seed come from the golden file; give them with --update only")
+    if update:
+        expect_writable("--golden", golden)
     with progress_line() as progress:
+        progress("loading")
         use_one_thread()
+        from interp.checkpoints.opening import open_checkpoint
+        from interp.golden import compare_with_golden, update_golden
+
         opened = open_checkpoint(checkpoint, spec)
         line = shlex.join(["interp-probe", *sys.argv[1:]])
         if update:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interp.cli.running import stdout
+
 if TYPE_CHECKING:
     from interp.checkpoints.opening import Inspection
 
@@ -24,19 +26,18 @@ def command(checkpoint: str, spec: str | None, as_json: bool) -> None:
 
     found = inspect_checkpoint(checkpoint, spec)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(found.to_dict(), indent=2))
     else:
         _print(found)
 
 
 def _print(found: Inspection) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from interp.checkpoints.arrays import shown
 
-    console = Console(highlight=False)
+    console = stdout()
     console.print(Text(f"{found.name}: {found.format}, {found.size:,} bytes, sha256 {found.sha256}"), soft_wrap=True)
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="bold", no_wrap=True)

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
 import click
 
-from interp.models.errors import InterpProbeError, did_you_mean
+from interp.models.errors import InterpProbeError, UsageError, did_you_mean
 
 __all__ = ["cli", "main"]
 
@@ -27,7 +28,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Sub-commands by name; anything else in front is a checkpoint for ``analyse``."""
+    """Sub-commands by name; anything else is the checkpoint of ``analyse``. Options may come before either."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -44,12 +45,16 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in COMMANDS:
-            return super().resolve_command(ctx, args)
-        # A word that is no file but nearly a command is a slip of the pen, not a checkpoint.
-        looks_like_file = os.path.exists(args[0]) or any(mark in args[0] for mark in "./\\:")
-        if not looks_like_file:
-            ctx.fail(f"no command and no file {args[0]!r}; {did_you_mean(args[0], COMMANDS)}")
+        word = next((arg for arg in args if not arg.startswith("-")), "")
+        if word in COMMANDS:
+            at = args.index(word)
+            return word, self.get_command(ctx, word), args[:at] + args[at + 1 :]
+        # A first word that looks like no file is a slip of the pen, not a checkpoint.
+        if word == args[0] and not any(mark in word for mark in "./\\:") and not os.path.exists(word):
+            from interp.checkpoints.zoo import zoo_names
+
+            known = [*COMMANDS, *(f"zoo:{name}" for name in zoo_names())]
+            raise UsageError(f"{word!r} is no command and no file; {did_you_mean(word, known)}")
         return "analyse", self.get_command(ctx, "analyse"), args
 
 
@@ -62,33 +67,53 @@ EPILOG = (
 @click.group(
     cls=LazyGroup,
     epilog=EPILOG,
+    invoke_without_command=True,
+    options_metavar="",
+    subcommand_metavar="CHECKPOINT [OPTIONS] | COMMAND [ARGS]",
     context_settings={"help_option_names": ["-h", "--help"], "ignore_unknown_options": True},
-    subcommand_metavar="CHECKPOINT [OPTIONS] | COMMAND [ARGS]...",
 )
 @click.version_option(package_name="interp-probe", prog_name="interp-probe")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Which algorithm does a linear transformer run?
 
     interp-probe CHECKPOINT [--spec FILE.toml] [--report OUT.html] [--json] [--prompts N] [--seed S]
 
     CHECKPOINT is a path or zoo:NAME. See 'interp-probe analyse --help' for its options.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(UsageError.exit_code)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line; every error the package raises on purpose is one line and an exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
-        code = cli.main(args=argv, standalone_mode=False)
+        code = cli.main(args=argv, prog_name="interp-probe", standalone_mode=False)
+        sys.stdout.flush()  # here, where a reader that left or a full disk can still be dealt with
     except InterpProbeError as error:
-        click.echo(f"interp-probe: {error}", err=True)
-        code = error.exit_code
+        code = _failed(str(error), error.exit_code)
     except click.ClickException as error:
-        click.echo(f"interp-probe: {error.format_message()}", err=True)
-        code = error.exit_code
+        command = getattr(getattr(error, "ctx", None), "command_path", "interp-probe")
+        code = _failed(f"{error.format_message().rstrip('.')}; see {command} --help", error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interp-probe: interrupted", err=True)
-        code = 130
+        code = _failed("interrupted", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say
+        _abandon_stdout()  # the reader has seen enough
         code = 0
+    except OSError as error:
+        _abandon_stdout()
+        code = _failed(f"stopped by the system: {error}", UsageError.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _failed(message: str, code: int) -> int:
+    click.echo(f"interp-probe: {message}", err=True)
+    return code
+
+
+def _abandon_stdout() -> None:
+    """What is still in the buffer must not fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

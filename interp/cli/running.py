@@ -1,12 +1,19 @@
-"""How a command runs: progress on stderr, only when that is a terminal, and on one thread."""
+"""How a command runs: on one thread, progress on stderr if that is a terminal, results on stdout or into a file."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["progress_line", "use_one_thread"]
+from interp.models.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["expect_writable", "progress_line", "stdout", "use_one_thread"]
 
 
 @contextmanager
@@ -19,6 +26,26 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda step: status.update(step)
+
+
+def stdout() -> Console:
+    """Where tables go. Unlike rich's own, it leaves a reader that went away (``| head``) to the entry point."""
+    from rich.console import Console
+
+    class Stdout(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # noqa: PLE0704  (rich calls this while it handles the BrokenPipeError)
+
+    return Stdout(highlight=False)
+
+
+def expect_writable(option: str, path: str | Path) -> None:
+    """Refuse a place that cannot be written before the work, not after it. Raises UsageError."""
+    target = Path(path).absolute()
+    if target.is_dir():
+        raise UsageError(f"{option} {path} is a folder, expected a file name in it")
+    if not target.parent.is_dir():
+        raise UsageError(f"{option} {path}: the folder {target.parent} does not exist; create it first")
 
 
 def use_one_thread() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from interp.cli.running import progress_line
+from interp.cli.running import expect_writable, progress_line
 
 __all__ = ["command"]
 
@@ -32,9 +32,7 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         if seed is not None:
             plan = plan.with_seed(seed)
         target = Path(out if out is not None else f"{plan.name}.safetensors")
-        folder = target.absolute().parent
-        if not folder.is_dir():
-            raise click.UsageError(f"--out {target}: the folder {folder} does not exist; create it first")
+        expect_writable("--out", target)
 
         def watch(step: Step) -> None:
             progress(f"{step.name}: iteration {step.iteration}, adjusted loss {step.loss:.6g}")
@@ -51,7 +49,7 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
             "iterations": trained.iterations,
             "seconds": trained.seconds,
         }
-        click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(summary, indent=2))
         return
     click.echo(
         f"{target}: adjusted loss {trained.adjusted_loss:.4g} +- {trained.stderr:.2g} (half mean squared error above "

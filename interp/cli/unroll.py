@@ -11,7 +11,7 @@ __all__ = ["command"]
 
 @click.command("unroll")
 @click.argument("checkpoint")
-@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or a built-in layout's name.")
+@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--prompts", type=click.IntRange(min=1), default=1, show_default=True, help="How many prompts to unroll.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes the prompts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
@@ -47,7 +47,7 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
             "checkpoint": {"name": opened.name, "sha256": opened.sha256},
             "prompts": prompts,
             "seed": seed,
-            "axes": "M[prompt][input][input], u[prompt][input][label], w[prompt][label][input], a[prompt][label][label]",
+            "axes": "M prompt input input; u prompt input label; w prompt label input; a prompt label label",
             "layers": rows,
         }
         click.echo(json.dumps(document))

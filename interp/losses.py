@@ -1,0 +1,84 @@
+"""Mean squared errors on fresh prompts, every predictor on the same ones.
+
+The error of a prompt is |prediction - target|^2 against the noise-free target. ``excess`` is the mean difference to the
+oracle's error on the same prompts: for Bayes-optimal oracles the adjusted loss of versatile.md A7 (which prints half of
+it), with a far smaller standard error than the two losses themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.tasks import RegressionPrompts
+from interp.results import Loss
+
+__all__ = ["Panel", "affordable_prompts", "solves_task", "squared_errors", "summarise"]
+
+# Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
+SOLVES_SHARE = 0.05
+CHUNK = 4096  # prompts in memory at a time
+MOST_PROMPTS = 65_536
+OPERATIONS = 4e10  # floating point operations that a table of losses may take, about 10 s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """Predictors that share work: ``labels`` by name, and all their predictions (prompt, output) on given prompts."""
+
+    labels: Mapping[str, str]
+    predict: Callable[[RegressionPrompts], Mapping[str, Float[Tensor, "prompt output"]]]
+
+
+def affordable_prompts(layers: int, heads: int, width: int, least: int) -> int:
+    """How many prompts a table of losses is taken over: as many as ``OPERATIONS`` allows, within ``least`` and
+    ``MOST_PROMPTS``."""
+    each = layers * (2 * heads + 2) * 2 * width**3
+    return max(least, min(MOST_PROMPTS, int(OPERATIONS / each) // CHUNK * CHUNK))
+
+
+def squared_errors(
+    draw: Callable[[int, int], RegressionPrompts], panels: Sequence[Panel], count: int, seed: int
+) -> dict[str, Float[Tensor, " prompt"]]:
+    """Squared error of every predictor on each of ``count`` prompts, drawn in chunks with ``draw(count, seed)``."""
+    chunks = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
+    seeds = np.random.SeedSequence(seed).generate_state(len(chunks))
+    out: dict[str, list[Tensor]] = {name: [] for panel in panels for name in panel.labels}
+    for size, chunk_seed in zip(chunks, seeds, strict=True):
+        prompts = draw(size, int(chunk_seed))
+        target = prompts.target.flatten(1)
+        for panel in panels:
+            for name, predicted in panel.predict(prompts).items():
+                out[name].append(((predicted - target) ** 2).sum(1))
+    return {name: torch.cat(parts) for name, parts in out.items()}
+
+
+def summarise(panels: Sequence[Panel], squares: Mapping[str, Float[Tensor, " prompt"]]) -> tuple[Loss, ...]:
+    """The table of losses; figures that overflow are None."""
+    rows = []
+    for name, label in ((name, label) for panel in panels for name, label in panel.labels.items()):
+        mse, stderr = _mean(squares[name])
+        excess, excess_stderr = _mean(squares[name] - squares["oracle"])
+        rows.append(Loss(name=name, label=label, mse=mse, stderr=stderr, excess=excess, excess_stderr=excess_stderr))
+    return tuple(rows)
+
+
+def _mean(values: Float[Tensor, " prompt"]) -> tuple[float | None, float | None]:
+    if not bool(torch.isfinite(values).all()):
+        return None, None
+    return float(values.mean()), float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
+
+
+def solves_task(squares: Mapping[str, Float[Tensor, " prompt"]]) -> tuple[bool, float | None]:
+    """Whether the network beats predicting zero: by more than two standard errors (paired), and by at least
+    ``SOLVES_SHARE`` of what the oracle gains. Also returns that share."""
+    gain, error = _mean(squares["null"] - squares["network"])
+    possible = float((squares["null"] - squares["oracle"]).mean())
+    if gain is None or error is None or possible <= 0:
+        return False, None
+    return gain / possible >= SOLVES_SHARE and gain > 2 * error, gain / possible
