@@ -112,6 +112,7 @@ def test_theorem_5_1_the_error_is_bounded_by_the_conditioning_reached(kappa: flo
         for xx in schedule.omega_xx[:-1]:
             assert -xx * float(reached[1]) == pytest.approx(1 / 3, rel=1e-12)
             reached = next_eigenvalue(reached, -xx)
+        assert -schedule.omega_yx[-1] * float(reached[0]) == pytest.approx(1.0, rel=1e-12)
         bound = float(reached[1] / reached[0]) - 1
         error = torch.linalg.vector_norm(iterates[-1] - w, dim=-1) / torch.linalg.vector_norm(w, dim=-1)
         assert float(error.max()) <= bound + 1e-10
