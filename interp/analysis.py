@@ -23,6 +23,7 @@ from interp.models.gram import HeadLayers, forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
+from interp.preconditioner import describe_preconditioners
 from interp.probes.linearity import linearity_r2
 from interp.provenance import checkpoint_info, provenance, recorded_weights
 from interp.recovered import describe_layers, family_rows, no_verdict, verdict
@@ -109,6 +110,7 @@ def analyse(
             notes=() if note is None else (note,),
         ),
         implicit=implicit_models(trajectory, spec, task, held_out, baselines, linearity),
+        preconditioners=describe_preconditioners(chosen, network, task),
     )
 
 

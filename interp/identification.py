@@ -191,13 +191,14 @@ def _too_low(score: Score) -> str:
 
 
 def _improves(larger: Candidate, smaller: Candidate) -> bool:
-    """Whether ``larger`` contains ``smaller`` and explains materially more: by more than its worth, or (families of a
-    few numbers) ten times less left over, or exactly what the smaller does not."""
-    if smaller.family.name not in larger.family.contains or not larger.score.recognized:
-        return False
+    """Whether ``larger`` explains materially more: exactly what the smaller does not, or, if it contains the smaller,
+    by more than its worth, or (families of a few numbers) with ten times less left over."""
     left, leaves = smaller.score.unexplained, larger.score.unexplained
-    if left - leaves > larger.family.worth:
-        return True
-    if left < NEGLIGIBLE:
+    if not larger.score.recognized or larger.parameters < smaller.parameters:
         return False
-    return leaves < EXACT or (larger.family.name != "preconditioned-gd" and leaves < left / TENFOLD)
+    if leaves < EXACT and left > NEGLIGIBLE:
+        return True
+    if smaller.family.name not in larger.family.contains:
+        return False
+    tenfold = larger.family.name != "preconditioned-gd" and left > NEGLIGIBLE and leaves < left / TENFOLD
+    return tenfold or left - leaves > larger.family.worth

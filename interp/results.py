@@ -28,6 +28,7 @@ __all__ = [
     "ImplicitModel",
     "Layer",
     "Loss",
+    "Preconditioner",
     "ProbeScore",
     "Split",
     "Verdict",
@@ -155,6 +156,20 @@ class ImplicitModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preconditioner:
+    """The matrix Omega of one layer of preconditioned gradient descent, [source][destination] over the inputs.
+
+    ``distance[r]`` is min_c |Omega - c R|_F / |Omega|_F for the reference matrix r: "identity", "inverse covariance".
+    """
+
+    layer: int
+    weight: list[Any]
+    refit: list[Any]
+    refit_stderr: list[Any]
+    distance: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProbeScore:
     layer: int
     target: str
@@ -185,6 +200,7 @@ class Analysis:
     implicit: tuple[ImplicitModel, ...]
     provenance: Mapping[str, Any]
     probes: tuple[ProbeScore, ...] = ()
+    preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
     schema: str = SCHEMA
 

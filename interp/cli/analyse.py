@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, stdout, use_one_thread
+from interp.cli.running import expect_writable, progress_line, use_one_thread
 
 __all__ = ["command"]
 
@@ -47,8 +47,10 @@ def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool
 
         click.echo(dumps(result))
     else:
+        from rich.console import Console
+
         from interp.reports.terminal import print_analysis
 
-        print_analysis(result, stdout())
+        print_analysis(result, Console())
         if report is not None:
             click.echo(f"\nReport: {report}")

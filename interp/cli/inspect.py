@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interp.cli.running import stdout
-
 if TYPE_CHECKING:
     from interp.checkpoints.opening import Inspection
 
@@ -32,12 +30,13 @@ def command(checkpoint: str, spec: str | None, as_json: bool) -> None:
 
 
 def _print(found: Inspection) -> None:
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     from interp.checkpoints.arrays import shown
 
-    console = stdout()
+    console = Console(highlight=False)
     console.print(Text(f"{found.name}: {found.format}, {found.size:,} bytes, sha256 {found.sha256}"), soft_wrap=True)
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="bold", no_wrap=True)

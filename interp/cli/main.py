@@ -100,8 +100,8 @@ def main(argv: list[str] | None = None) -> None:
         code = _failed(f"{error.format_message().rstrip('.')}; see {command} --help", error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         code = _failed("interrupted", 130)
-    except BrokenPipeError:
-        _abandon_stdout()  # the reader has seen enough
+    except (BrokenPipeError, SystemExit):  # SystemExit: click and rich end so when the reader of stdout went away
+        _abandon_stdout()
         code = 0
     except OSError as error:
         _abandon_stdout()

@@ -1,4 +1,4 @@
-"""How a command runs: on one thread, progress on stderr if that is a terminal, results on stdout or into a file."""
+"""How a command runs: progress on stderr, only when that is a terminal; on one thread; into files it can write."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from interp.models.errors import UsageError
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-__all__ = ["expect_writable", "progress_line", "stdout", "use_one_thread"]
+__all__ = ["expect_writable", "progress_line", "use_one_thread"]
 
 
 @contextmanager
@@ -26,17 +22,6 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda step: status.update(step)
-
-
-def stdout() -> Console:
-    """Where tables go. Unlike rich's own, it leaves a reader that went away (``| head``) to the entry point."""
-    from rich.console import Console
-
-    class Stdout(Console):
-        def on_broken_pipe(self) -> None:
-            raise  # noqa: PLE0704  (rich calls this while it handles the BrokenPipeError)
-
-    return Stdout(highlight=False)
 
 
 def expect_writable(option: str, path: str | Path) -> None:

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from interp.cli.running import progress_line
+
+if TYPE_CHECKING:
+    from interp.checkpoints.opening import Inspection
 
 __all__ = ["command"]
 
@@ -13,12 +20,55 @@ __all__ = ["command"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 def command(as_json: bool) -> None:
     """List the trained models that ship with this package; use one as zoo:NAME."""
-    from interp.checkpoints.opening import inspect_checkpoint
-    from interp.checkpoints.zoo import zoo_names
+    with progress_line() as progress:
+        progress("loading")
+        from interp.checkpoints.opening import inspect_checkpoint
+        from interp.checkpoints.zoo import zoo_names
 
-    entries = {name: inspect_checkpoint(f"zoo:{name}").to_dict() for name in zoo_names()}
+        models = [inspect_checkpoint(f"zoo:{name}") for name in zoo_names()]
     if as_json:
-        click.echo(json.dumps(entries, indent=2, ensure_ascii=False))
-        return
-    for name in entries:
-        click.echo(f"zoo:{name}")
+        click.echo(json.dumps({"schema": "interp-probe-zoo/1", "models": [m.to_dict() for m in models]}, indent=2))
+    else:
+        _print(models)
+
+
+LEGEND = (
+    "weights: what was trained: the omegas of gradient descent on transformed inputs (gd++), diagonal P and Q (diag),\n"
+    "all of P and Q (full), or Q alone with P = I (merged).\n"
+    "adjusted loss: half the mean squared error above that of the best possible prediction.\n"
+    "Next: interp-probe zoo:NAME"
+)
+
+
+def _print(models: list[Inspection]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("name", "layers", "heads", "noise", "weights", "adjusted loss"):
+        table.add_column(header, no_wrap=True)
+    for model in models:
+        if model.spec is not None:
+            recipe, loss = _training(model.spec.provenance)
+            table.add_row(model.name, str(model.layers), str(model.heads), _noise(model.spec.task), recipe, loss)
+    Console(highlight=False).print(table)
+    click.echo(f"\n{LEGEND}")
+
+
+def _noise(task: Mapping[str, Any] | None) -> str:
+    """The law of the noise level: U(0, 5), {1, 3} or 0."""
+    noise = (task or {}).get("noise", {})
+    if "uniform" in noise:
+        return "U({:g}, {:g})".format(*noise["uniform"])
+    if "choice" in noise:
+        return "{" + ", ".join(f"{level:g}" for level in noise["choice"]) + "}"
+    return f"{noise['fixed']:g}" if "fixed" in noise else ""
+
+
+def _training(provenance: Mapping[str, Any]) -> tuple[str, str]:
+    """What was trained and how far above the optimum it came, as far as the file says."""
+    recipe, loss = provenance.get("recipe"), provenance.get("adjusted_loss")
+    return (
+        recipe["model"]["parametrisation"] if recipe else "",
+        f"{loss['mean']:.3g} ± {loss['stderr']:.1g}" if loss else "",
+    )
