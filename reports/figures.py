@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interp.reports import findings
-from interp.reports.numbers import Z95, estimate, is_finite, percent, plain
+from interp.reports.numbers import DASH, Z95, estimate, is_finite, percent, plain
 from interp.reports.plots import (
     Figure,
     Panel,
@@ -26,7 +26,7 @@ from interp.reports.plots import (
     log_axis,
     spans_decades,
 )
-from interp.results import Analysis, Coefficient, Layer
+from interp.results import Analysis, Coefficient, Layer, Loss
 
 __all__ = ["figures"]
 
@@ -131,34 +131,68 @@ def _losses(analysis: Analysis) -> Figure | None:
     losses = analysis.evidence.losses
     if not losses:
         return None
-    known = [(entry, entry.mse) for entry in losses if is_finite(entry.mse)]
-    names = [_wrapped(entry.label) for entry, _ in known]
-    log = spans_decades([mse for _, mse in known])
-    low, high = lengths([(mse, entry.stderr) for entry, mse in known], log=log)
-    trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [mse for _, mse in known],
-        "y": names,
-        "error_x": error_bars(low, high, "var(--muted)"),
-        "marker": {"color": [_LOSS_COLOURS.get(e.name, "var(--muted)") for e, _ in known], "size": 11},
-        "customdata": [f"{label(e.label)}: {estimate(e.mse, e.stderr)}" for e, _ in known],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
-    plot = layout(
-        _loss_axis([mse for _, mse in known], log=log),
-        axis("", autorange="reversed", categoryorder="array", categoryarray=names),
-    )
-    panel = Panel(name="losses", title="", data=[trace], layout=plot, height=_ladder_height(names))
-    rows = tuple((entry.label, estimate(entry.mse, entry.stderr)) for entry in losses)
+    paired = any(is_finite(entry.excess) for entry in losses)
+    title = "above the optimum" if paired else _MSE
+    known = [
+        (entry, value, entry.excess_stderr if paired else entry.stderr)
+        for entry in losses
+        if is_finite(value := entry.excess if paired else entry.mse) and not (paired and entry.name == "oracle")
+    ]
+    panels = (_ladder(known, title),) if known else ()
+    what = "The mean squared error above that of the best possible prediction on the same prompts" if paired else _MSE
     return Figure(
         name="losses",
         finding=findings.loss_finding(analysis),
-        description=f"On fresh prompts, in squared units of the label; bars are 95 % intervals; {findings.PAIRED}.",
-        panels=(panel,) if known else (),
+        description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label. Bars are "
+        "95 % intervals. A triangle at the edge is a value that is not above 0, or too small for the axis.",
+        panels=panels,
         legend=(),
-        table=Table(header=("predictor", "mean squared error ± stderr"), rows=rows),
+        table=Table(
+            header=("predictor", "mean squared error ± stderr", "above the optimum ± stderr"),
+            rows=tuple(
+                (
+                    e.label,
+                    estimate(e.mse, e.stderr),
+                    DASH if e.name == "oracle" else estimate(e.excess, e.excess_stderr),
+                )
+                for e in losses
+            ),
+        ),
     )
+
+
+def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Panel:
+    """Losses as points in one column, on a log axis when they span decades."""
+    largest = max(value for _, value, _ in known)
+    above = [value for _, value, _ in known if value > max(findings.ROUNDING * largest, 0.0)]
+    log = spans_decades(above)
+    edge = min(above, default=1.0) / 2
+    low, high = lengths([(value, stderr) for _, value, stderr in known], log=log)
+    off = [log and value < edge for _, value, _ in known]
+    names = [_wrapped(entry.label) for entry, _, _ in known]
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": [edge if outside else value for outside, (_, value, _) in zip(off, known, strict=True)],
+        "y": names,
+        "error_x": error_bars(
+            [0.0 if outside else length for outside, length in zip(off, low, strict=True)],
+            [0.0 if outside else length for outside, length in zip(off, high, strict=True)],
+            "var(--muted)",
+        ),
+        "marker": {
+            "color": [_LOSS_COLOURS.get(entry.name, "var(--muted)") for entry, _, _ in known],
+            "symbol": ["triangle-left" if outside else "circle" for outside in off],
+            "size": 11,
+        },
+        "customdata": [f"{label(entry.label)}: {estimate(value, stderr)}" for entry, value, stderr in known],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+    plot = layout(
+        log_axis(title, above) if log else axis(title, rangemode="tozero"),
+        axis("", autorange="reversed", categoryorder="array", categoryarray=names),
+    )
+    return Panel(name="losses", title="", data=[trace], layout=plot, height=_ladder_height(names))
 
 
 def _loss_axis(values: Sequence[float], *, log: bool) -> dict[str, Any]:
@@ -221,8 +255,8 @@ def _depth(analysis: Analysis) -> Figure | None:
         panels=(Panel(name="depth", title="", data=[trace], layout=plot, height=340),),
         legend=(),
         table=Table(
-            header=("layers run", "mean squared error ± stderr"),
-            rows=tuple((str(i), estimate(entry.mse, entry.stderr)) for i, entry in read_outs),
+            header=("layers run", "mean squared error ± stderr", "above the optimum ± stderr"),
+            rows=tuple((str(i), estimate(e.mse, e.stderr), estimate(e.excess, e.excess_stderr)) for i, e in read_outs),
         ),
     )
 

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from interp.reports.numbers import DASH, Z95, estimate, interval, number, percent
+from interp.reports.numbers import DASH, Z95, estimate, interval, is_finite, number, percent
 from interp.results import Analysis, Coefficient, Family, Layer, Loss
 
 __all__ = [
     "DEAD",
-    "PAIRED",
+    "ROUNDING",
     "ZERO",
     "CoefficientRow",
     "Remark",
@@ -56,7 +56,7 @@ _MEANING = {
 
 DEAD = "never reaches the output, so nothing is claimed about it"
 ZERO = "the output estimate is not distinguishable from 0 at 95 %"
-PAIRED = "all on the same prompts, so differences between two rows are surer than the standard errors suggest"
+ROUNDING = 1e-12  # a loss this many times smaller than another is 0 as far as float64 can tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +122,9 @@ def fidelity_sentence(analysis: Analysis) -> str:
     if verdict.fidelity is None:
         return "not measured"
     lo, hi = verdict.fidelity_ci
-    sure = ", 95 % interval in brackets" if lo is not None and hi is not None else ", no interval"
+    sure = "95 % interval in brackets" if lo is not None and hi is not None else "no interval"
     value = interval(verdict.fidelity, verdict.fidelity_ci)
-    return f"R² {value} of the network's predictions on {analysis.evidence.prompts} held-out prompts{sure}"
+    return f"R² {value} of the network's predictions on held-out prompts ({sure})"
 
 
 def task_sentence(analysis: Analysis) -> str:
@@ -135,9 +135,17 @@ def task_sentence(analysis: Analysis) -> str:
     if network is None:
         return f"{answer} (its loss was not measured)"
     against = [f"{number(null.mse)} for predicting zero"] if null else []
-    against += [f"{number(oracle.mse)} for the best possible"] if oracle else []
+    against += [f"{_loss_number(oracle, network)} for the best possible"] if oracle else []
     tail = f", against {' and '.join(against)}" if against else ""
-    return f"{answer}: mean squared error {estimate(network.mse, network.stderr)} on fresh prompts{tail}"
+    error, count = estimate(network.mse, network.stderr), analysis.evidence.prompts
+    return f"{answer}: mean squared error {error} on {count} fresh prompts{tail}"
+
+
+def _loss_number(entry: Loss, beside: Loss) -> str:
+    """A loss, or that it is zero as far as float64 can tell beside another."""
+    if entry.mse is not None and beside.mse is not None and entry.mse < ROUNDING * beside.mse:
+        return "0 to rounding"
+    return number(entry.mse)
 
 
 # --- coefficients -------------------------------------------------------------------------------------------------
@@ -269,7 +277,7 @@ def loss_finding(analysis: Analysis) -> str:
     network, recovered, oracle, null = (loss(losses, name) for name in ("network", "recovered", "oracle", "null"))
     if network is None or network.mse is None:
         return "The network's loss was not measured"
-    best = f"; the best possible is {number(oracle.mse)}" if oracle else ""
+    best = f"; the best possible is {_loss_number(oracle, network)}" if oracle else ""
     if recovered is None or recovered.mse is None:
         zero = f", predicting zero {number(null.mse)}" if null else ""
         return f"The network errs by {number(network.mse)}{zero}{best}"
@@ -308,22 +316,32 @@ def distance_finding(analysis: Analysis) -> str:
 
 
 def split_finding(analysis: Analysis) -> str:
-    splits = [layer.split for layer in analysis.layers if layer.split.residual is not None]
-    if not splits:
+    known = [layer for layer in analysis.layers if is_finite(layer.split.block_scalar)]
+    if not known:
         return "No layer has weights that reach the output"
-    least = min(s.block_scalar for s in splits if s.block_scalar is not None)
-    most = max(s.residual for s in splits if s.residual is not None)
-    where = "every layer" if len(splits) > 1 else "the layer"
+    least = min(known, key=lambda layer: layer.split.block_scalar or 0.0)
+    broken = percent(least.split.residual)
+    if (least.split.block_scalar or 0.0) < 0.9:
+        return (
+            f"Layer {least.index} is the least regular: the four ω account for {percent(least.split.block_scalar)} of its "
+            f"weights, and {broken} breaks the rotation symmetry"
+        )
+    where = "every layer" if len(known) > 1 else "the layer"
+    most = percent(max(layer.split.residual or 0.0 for layer in known))
     return (
-        f"The four ω account for at least {percent(least)} of the weights of {where}; at most {percent(most)} breaks "
-        "the rotation symmetry"
+        f"The four ω account for at least {percent(least.split.block_scalar)} of the weights of {where}; at most {most} "
+        "breaks the rotation symmetry"
     )
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def family_finding(analysis: Analysis) -> str:
     chosen = chosen_family(analysis)
     if chosen is not None:
-        return f"{chosen.name} explains the network with {chosen.parameters} numbers"
+        return f"{chosen.name} explains the network with {_count(chosen.parameters, 'number')}"
     scored = [f for f in analysis.families if f.fidelity is not None]
     if not scored:
         return "No family was scored"

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from interp.reports import findings
-from interp.reports.numbers import estimate, interval, number, percent, plain, rounded
+from interp.reports.numbers import DASH, estimate, interval, number, percent, plain, rounded
 from interp.results import Analysis
 
 __all__ = ["print_analysis", "render_analysis"]
@@ -155,11 +155,13 @@ def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:
 def _losses(analysis: Analysis) -> tuple[RenderableType, ...]:
     if not analysis.evidence.losses:
         return ()
-    table = _Columns(("mean squared error ± stderr", "left"), ("predictor", "left"), wraps=1)
+    table = _Columns(("mean squared error", "left"), ("above the optimum", "left"), ("predictor", "left"), wraps=2)
     for entry in analysis.evidence.losses:
         style = "bold" if entry.name in ("network", "recovered") else ""
-        table.add(estimate(entry.mse, entry.stderr), entry.label, style=style)
-    return _section("Losses on fresh prompts", findings.loss_finding(analysis), table, _items([findings.PAIRED]))
+        excess = DASH if entry.name == "oracle" else estimate(entry.excess, entry.excess_stderr)
+        table.add(estimate(entry.mse, entry.stderr), excess, entry.label, style=style)
+    notes = ["± is one standard error; all on the same prompts, so the excess over the optimum is the surer number"]
+    return _section("Losses on fresh prompts", findings.loss_finding(analysis), table, _items(notes))
 
 
 def _families(analysis: Analysis) -> tuple[RenderableType, ...]:

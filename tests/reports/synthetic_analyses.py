@@ -32,6 +32,7 @@ OMEGAS = (  # xx, xy, yx, yy of the layers of a DIAG network on U(0, 5)
     (None, None, -0.11073, -0.000642),
 )
 STDERR = (2.1e-4, 1.3e-5, 1.8e-4, 4.4e-6)
+OPTIMUM = 3.1325
 BASELINES = {
     "ols": ("least squares", 9.2714),
     "gd-1": ("1 GD step (tuned)", 5.0312),
@@ -126,21 +127,16 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
             "It solves the task (mean squared error 3.25; predicting zero 10, optimum 3.13).",
         ),
         evidence=Evidence(
-            prompts=2048,
+            prompts=65536,
             losses=(
-                Loss(name="null", label="predict zero", mse=10.0231, stderr=0.3127),
-                *(Loss(name=n, label=label, mse=m, stderr=0.031 * m) for n, (label, m) in BASELINES.items()),
-                Loss(name="network", label="the network", mse=3.2459, stderr=0.1013),
-                Loss(name="recovered", label="recovered algorithm (diag)", mse=3.2461, stderr=0.1014),
-                Loss(name="oracle", label="ridge, true noise (optimal)", mse=3.1325, stderr=0.0972),
+                _loss("null", "predict zero", 10.0231),
+                *(_loss(name, label, mse) for name, (label, mse) in BASELINES.items()),
+                _loss("network", "the network", 3.2459),
+                _loss("recovered", "recovered algorithm (diag)", 3.2461),
+                _loss("oracle", "ridge, true noise (optimal)", OPTIMUM),
             ),
             depth_losses=tuple(
-                Loss(
-                    name=f"layer-{i}",
-                    label=f"read-out after layer {i}",
-                    mse=3.2459 + 6.7772 * 0.42**i * (1 - i / layers),
-                    stderr=0.31 * 0.7**i,
-                )
+                _loss(f"layer-{i}", f"read-out after layer {i}", 3.2459 + 6.7772 * 0.42**i * (1 - i / layers))
                 for i in range(layers + 1)
             ),
             notes=("probes were not run, because no target was asked for",),
@@ -160,6 +156,19 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
             "versions": {"torch": "2.13.0", "numpy": "2.4.6", "plotly": "7.1.0", "missing": None},
         },
         weights=Weights(Q=Q.tolist(), P=P.tolist()),
+    )
+
+
+def _loss(name: str, label: str, mse: float) -> Loss:
+    """Errors of single prompts vary as much as they are large; differences to the oracle's vary less."""
+    excess = mse - OPTIMUM
+    return Loss(
+        name=name,
+        label=label,
+        mse=mse,
+        stderr=0.0311 * mse,
+        excess=excess,
+        excess_stderr=0.0421 * excess + 1e-4 * bool(excess),
     )
 
 
@@ -252,9 +261,7 @@ def unrecognized() -> Analysis:
         "[0.699, 0.742] on fresh prompts. It solves the task (mean squared error 3.25; optimum 3.13).",
     )
     losses = tuple(
-        dataclasses.replace(entry, label="closest family (equivariant)", mse=4.21)
-        if entry.name == "recovered"
-        else entry
+        _loss("recovered", "closest family (equivariant)", 4.21) if entry.name == "recovered" else entry
         for entry in base.evidence.losses
     )
     families = tuple(
@@ -286,7 +293,7 @@ def refused() -> Analysis:
         "predictions on fresh prompts follow y ← y + ω_yx ⟨α, x⟩ per layer with 2 numbers to R² = 0.9991.",
     )
     losses = tuple(
-        dataclasses.replace(entry, mse=10.4, stderr=0.32) if entry.name in ("network", "recovered") else entry
+        _loss(entry.name, entry.label, 10.4) if entry.name in ("network", "recovered") else entry
         for entry in base.evidence.losses
     )
     families = tuple(
@@ -338,8 +345,10 @@ def all_none() -> Analysis:
     )
     evidence = dataclasses.replace(
         base.evidence,
-        losses=tuple(dataclasses.replace(entry, mse=None, stderr=None) for entry in base.evidence.losses),
-        depth_losses=tuple(dataclasses.replace(entry, mse=None, stderr=None) for entry in base.evidence.depth_losses),
+        losses=tuple(Loss(name=entry.name, label=entry.label, mse=None, stderr=None) for entry in base.evidence.losses),
+        depth_losses=tuple(
+            Loss(name=entry.name, label=entry.label, mse=None, stderr=None) for entry in base.evidence.depth_losses
+        ),
     )
     implicit = tuple(
         dataclasses.replace(m, a=None, linearity_r2=None, distance=dict.fromkeys(m.distance), distance_stderr={})

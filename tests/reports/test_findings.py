@@ -76,10 +76,11 @@ def test_distance_finding_names_the_closest_baseline() -> None:
 
 def test_split_finding_is_about_the_worst_layer() -> None:
     base = synthetic_analyses.analysis()
-    worst = dataclasses.replace(base.layers[1].split, block_scalar=0.8, trace=0.05, residual=0.15)
+    assert "at least 99.31 %" in findings.split_finding(base) and "at most 0.67 %" in findings.split_finding(base)
+    worst = dataclasses.replace(base.layers[1].split, block_scalar=0.2, trace=0.05, residual=0.75)
     layers = (base.layers[0], dataclasses.replace(base.layers[1], split=worst), *base.layers[2:])
     text = findings.split_finding(dataclasses.replace(base, layers=layers))
-    assert "at least 80 %" in text and "at most 15 %" in text
+    assert text.startswith("Layer 1 is the least regular: the four ω account for 20 % of its weights, and 75 % breaks")
 
 
 def test_status_refuses_before_it_recognizes() -> None:
