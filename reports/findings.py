@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from interp.reports.numbers import DASH, Z95, estimate, interval, is_finite, number, percent
+from interp.reports.numbers import DASH, Z95, estimate, interval, is_finite, number, percent, rounded
 from interp.results import Analysis, Coefficient, Family, Layer, Loss
 
 __all__ = [
@@ -275,19 +275,17 @@ def _and(items: list[str], most: int = 3) -> str:
 def loss_finding(analysis: Analysis) -> str:
     losses = analysis.evidence.losses
     network, recovered, oracle, null = (loss(losses, name) for name in ("network", "recovered", "oracle", "null"))
-    if network is None or network.mse is None:
+    if network is None:
         return "The network's loss was not measured"
     best = f"; the best possible is {_loss_number(oracle, network)}" if oracle else ""
-    if recovered is None or recovered.mse is None:
+    if recovered is None:
         zero = f", predicting zero {number(null.mse)}" if null else ""
         return f"The network errs by {number(network.mse)}{zero}{best}"
-    gap = (recovered.mse - network.mse) / network.mse if network.mse else 0.0
-    if abs(gap) < 0.005:
-        how = "errs as much as the network"
-    else:
-        how = f"errs {number(100 * abs(gap), 2)} % {'more' if gap > 0 else 'less'} than the network"
     what = "recovered algorithm" if analysis.verdict.recognized else "closest family"
-    return f"The {what} {how}: {number(recovered.mse)} against {number(network.mse)}{best}"
+    if recovered.excess is not None and network.excess is not None:
+        above, beside = (rounded(entry.excess, entry.excess_stderr) for entry in (recovered, network))
+        return f"The {what} stays {above} above the best possible error, the network {beside}"
+    return f"The {what} errs by {number(recovered.mse)}, the network by {number(network.mse)}{best}"
 
 
 def depth_finding(analysis: Analysis) -> str:
@@ -323,14 +321,14 @@ def split_finding(analysis: Analysis) -> str:
     broken = percent(least.split.residual)
     if (least.split.block_scalar or 0.0) < 0.9:
         return (
-            f"Layer {least.index} is the least regular: the four ω account for {percent(least.split.block_scalar)} of its "
-            f"weights, and {broken} breaks the rotation symmetry"
+            f"Layer {least.index} is the least regular: the four ω account for {percent(least.split.block_scalar)} of "
+            f"its weights, and {broken} breaks the rotation symmetry"
         )
     where = "every layer" if len(known) > 1 else "the layer"
     most = percent(max(layer.split.residual or 0.0 for layer in known))
     return (
-        f"The four ω account for at least {percent(least.split.block_scalar)} of the weights of {where}; at most {most} "
-        "breaks the rotation symmetry"
+        f"The four ω account for at least {percent(least.split.block_scalar)} of the weights of {where}; at most "
+        f"{most} breaks the rotation symmetry"
     )
 
 

@@ -83,4 +83,5 @@ def _finding(both: Float[np.ndarray, "matrix layer head row column"]) -> str:
     if not bool((total > 0).all()):
         return "A weight matrix is zero throughout"
     on_diagonal = np.trace(squares, axis1=-2, axis2=-1).sum((1, 2)) / total
-    return f"{percent(float(on_diagonal[0]))} of Q and {percent(float(on_diagonal[1]))} of P lies on the diagonals"
+    of_q, of_p = (percent(float(share)) for share in on_diagonal)
+    return f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals"

@@ -48,16 +48,24 @@ def with_losses(network: float | None, recovered: float | None) -> Analysis:
 @pytest.mark.parametrize(
     ("network", "recovered", "text"),
     [
-        (4.0, 4.001, "errs as much as the network"),
-        (4.0, 5.0, "errs 25 % more than the network"),
-        (4.0, 3.0, "errs 25 % less than the network"),
-        (4.0, None, "The network errs by 4.000, predicting zero 10.00"),
-        (None, 4.0, "was not measured"),
-        (0.0, 0.0, "errs as much as the network"),
+        (4.0, 4.1, "The recovered algorithm errs by 4.100, the network by 4.000; the best possible is 3.000"),
+        (4.0, None, "The network errs by 4.000, predicting zero 10.00; the best possible is 3.000"),
+        (None, 4.0, "The network's loss was not measured"),
+        (
+            1e13,
+            1e13,
+            "The recovered algorithm errs by 1.000e13, the network by 1.000e13; the best possible is 0 to rounding",
+        ),
     ],
 )
 def test_loss_finding(network: float | None, recovered: float | None, text: str) -> None:
-    assert text in findings.loss_finding(with_losses(network, recovered))
+    assert findings.loss_finding(with_losses(network, recovered)) == text
+
+
+def test_loss_finding_prefers_the_paired_excess() -> None:
+    text = findings.loss_finding(synthetic_analyses.analysis())
+    assert text == "The recovered algorithm stays 0.114 above the best possible error, the network 0.113"
+    assert findings.loss_finding(synthetic_analyses.unrecognized()).startswith("The closest family stays 1.08 above")
 
 
 def test_depth_finding_names_the_layers_that_raise_the_error() -> None:
