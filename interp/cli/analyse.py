@@ -30,8 +30,8 @@ def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool
     if report is not None:
         expect_writable("--report", report)
     with progress_line() as progress:
-        use_one_thread()
         progress("loading")
+        use_one_thread()
         from interp.analysis import analyse
         from interp.checkpoints.opening import open_checkpoint
 

@@ -92,7 +92,8 @@ def main(argv: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
         code = cli.main(args=argv, prog_name="interp-probe", standalone_mode=False)
-        sys.stdout.flush()  # here, where a reader that left or a full disk can still be dealt with
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where a reader that left or a full disk can still be dealt with
     except InterpProbeError as error:
         code = _failed(str(error), error.exit_code)
     except click.ClickException as error:
