@@ -189,14 +189,14 @@ def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
         "hovertemplate": "%{customdata}<extra></extra>",
     }
     plot = layout(
-        log_axis(title, above) if log else axis(title, rangemode="tozero"),
+        log_axis(title, above, dense=False) if log else axis(title, rangemode="tozero"),
         axis("", autorange="reversed", categoryorder="array", categoryarray=names),
     )
     return Panel(name="losses", title="", data=[trace], layout=plot, height=_ladder_height(names))
 
 
 def _loss_axis(values: Sequence[float], *, log: bool) -> dict[str, Any]:
-    return log_axis(_MSE, values) if log else axis(_MSE, rangemode="tozero")
+    return log_axis(_MSE, values, dense=True) if log else axis(_MSE, rangemode="tozero")
 
 
 def _wrapped(text: str) -> str:
@@ -310,7 +310,7 @@ def _distances(analysis: Analysis) -> Figure | None:
         )
     points = [distance for trace in data for distance in trace["y"]]
     depths = layer_axis([m.layer for m in analysis.implicit], "layers run")
-    plot = layout(depths, log_axis("relative squared distance", points))
+    plot = layout(depths, log_axis("relative squared distance", points, dense=True))
     models = sorted(analysis.implicit, key=lambda m: m.layer)
     rows = tuple(
         (findings.baseline_label(analysis, n), *(estimate(m.distance.get(n), m.distance_stderr.get(n)) for m in models))

@@ -13,6 +13,7 @@ __all__ = ["DASH", "Z95", "estimate", "interval", "is_finite", "number", "percen
 DASH = "—"  # stands for "there is no such number"
 Z95 = 1.959964  # a 95 % interval is the estimate +- Z95 standard errors
 
+_EXACT = 1e-12  # an R² this close to 1 is 1 as far as float64 can tell
 _MOST_DIGITS = 7  # a planted network has standard errors of 1e-12; nobody reads twelve digits
 
 
@@ -81,12 +82,14 @@ def estimate(value: float | None, stderr: float | None) -> str:
 
 
 def interval(value: float | None, bounds: tuple[float | None, float | None]) -> str:
-    """``0.99987 [0.99981, 0.99992]``: to the last digit that half the width leaves meaningful."""
-    if value is None or not math.isfinite(value):
+    """An R² with its interval, ``0.99987 [0.99981, 0.99992]``: to the last digit that its width allows."""
+    if not is_finite(value):
         return DASH
     lo, hi = bounds
-    if lo is None or hi is None or not (math.isfinite(lo) and math.isfinite(hi)):
+    if not (is_finite(lo) and is_finite(hi)):
         return _short_of_one(value)
+    if min(value, lo) > 1 - _EXACT:
+        return "1 to rounding"
     half = (hi - lo) / 2
     if half <= 0:
         return f"{_short_of_one(value)} [{_short_of_one(lo)}, {_short_of_one(hi)}]"
