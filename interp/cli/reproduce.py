@@ -1,0 +1,105 @@
+"""``interp-probe reproduce``: a paper's table, the paper's figures beside ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from interp.cli.running import expect_writable, progress_line
+
+__all__ = ["command"]
+
+
+@click.command("reproduce")
+@click.argument("paper", type=click.Choice(["versatile"]))
+@click.option(
+    "--cells", metavar="NAMES", help="Train these, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships."
+)
+@click.option(
+    "--out", metavar="RESULTS.json", default="versatile.json", show_default=True, help="Where results are kept."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+def command(paper: str, cells: str | None, out: str, as_json: bool) -> None:
+    """Reproduce Table 1 of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression).
+
+    A cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135 (levels).
+    Cells that the results file already holds are not trained again, an interrupted cell goes on where it stopped, and
+    each trained model is written beside the results.
+    """
+    if cells is None:
+        from interp.models.training.versatile import shipped_results
+
+        rows = shipped_results()
+    else:
+        rows = _train(cells, Path(out))
+    table = [_row(name, entry) for name, entry in rows.items()]
+    if as_json:
+        click.echo(
+            json.dumps({"paper": paper, "unit": "half the mean squared error above the oracle's", "cells": table})
+        )
+        return
+    _print(table)
+    if cells is not None:
+        click.echo(f"\nResults: {out}")
+
+
+def _train(names: str, out: Path) -> dict[str, dict[str, Any]]:
+    with progress_line() as progress:
+        progress("loading")
+        from interp.checkpoints.canonical import write_checkpoint
+        from interp.models.training.versatile import cells, run_cells
+
+        wanted = cells() if names == "all" else cells(name.strip() for name in names.split(",") if name.strip())
+        expect_writable("--out", out)
+        rows = run_cells(
+            wanted,
+            out,
+            keep=lambda cell, trained: write_checkpoint(trained.model, out.with_name(f"{cell.name}.safetensors")),
+            watch=lambda cell, step: progress(
+                f"{cell.name}, {step.name}: iteration {step.iteration}, adjusted loss {step.loss:.4g}"
+            ),
+        )
+    return {cell.name: rows[cell.name] for cell in wanted}
+
+
+def _row(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    ours = entry["adjusted_loss"]
+    return {
+        "cell": name,
+        "paper": entry["paper"],
+        "ours": ours["mean"],
+        "stderr": ours["stderr"],
+        "ratio": ours["mean"] / entry["paper"],
+        "ratio_stderr": ours["stderr"] / entry["paper"],
+        "within_bar": ours["mean"] <= entry["bar"],
+        "wall_seconds": entry["wall_seconds"],
+    }
+
+
+def _print(table: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(
+        box=None, title="Half the mean squared error above the oracle's, on fresh prompts", title_justify="left"
+    )
+    for heading in ("cell", "paper", "ours ± stderr", "ratio ± stderr", "within bar", "seconds"):
+        shown.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)
+    for row in table:
+        shown.add_row(
+            row["cell"],
+            f"{row['paper']:.3g}",
+            f"{row['ours']:.4g} ± {row['stderr']:.1g}",
+            f"{row['ratio']:.3f} ± {row['ratio_stderr']:.1g}",
+            "yes" if row["within_bar"] else "no",
+            f"{row['wall_seconds']:.0f}",
+        )
+    Console().print(shown)
+    met = sum(row["within_bar"] for row in table)
+    click.echo(
+        f"\n{met} of {len(table)} cells are within the bar: the paper's figure plus 5 % plus 0.002 (u0: three times)."
+    )
