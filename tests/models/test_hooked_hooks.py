@@ -472,9 +472,9 @@ def test_gradients_reach_the_inputs_and_pass_through_hooks_that_only_look(model,
 def test_jacrev_and_vmap(model, prompts):
     context, query = prompts
     # for keys = "context" the prediction is linear in the query token: -y of T^1 T^0 e
-    jacobian = torch.func.vmap(
-        torch.func.jacrev(lambda e, c: model(c[None], e[None, None])[0, 0, 0]), in_dims=(0, 0)
-    )(query[:, 0], context)
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda e, c: model(c[None], e[None, None])[0, 0, 0]), in_dims=(0, 0))(
+        query[:, 0], context
+    )
     torch.testing.assert_close(
         torch.einsum("ba,ba->b", jacobian, query[:, 0]), model(context, query)[:, 0, 0], rtol=1e-13, atol=1e-14
     )
