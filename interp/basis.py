@@ -11,7 +11,7 @@ Both kinds serve any sizes of x and y, so vector labels use the same list.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -23,10 +23,12 @@ from interp.models.specification import Channel, ModelSpec
 __all__ = ["BasisLayers", "BasisMap", "BlockMap", "TraceMap", "omega_maps", "trace_maps"]
 
 
+@runtime_checkable
 class BasisMap(Protocol):
     """A linear map from Gram matrices to updates."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
         """total += weight * B(gram), in place."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -42,6 +42,7 @@ FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER = 256, 16  # size of the part of the pro
 HOPELESS = 0.3  # unexplained share after the first part at which a family is given up
 
 
+@runtime_checkable
 class Parametrisation(Protocol):
     """A family whose layers are linear in theta, layer by layer."""
 
