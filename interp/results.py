@@ -48,7 +48,7 @@ class CheckpointInfo:
     dtype: str
     tokens: tuple[tuple[str, int], ...]
     keys: str
-    scale: str | float
+    scale: str | float | int
     residual: bool
     clip: float | None
     readout_channel: str

@@ -41,7 +41,7 @@ class AttentionSpec:
     """Which tokens are attended to, and the factor s in front of the sum."""
 
     keys: Keys = "context"
-    scale: str | float = "1"
+    scale: str | float | int = "1"
 
     def __post_init__(self) -> None:
         if self.keys not in get_args(Keys):
