@@ -200,8 +200,9 @@ def _loss_axis(values: Sequence[float], *, log: bool) -> dict[str, Any]:
 
 
 def _wrapped(text: str) -> str:
-    """A tick label in lines of at most 28 characters, which leave a narrow screen room for the plot."""
-    return "<br>".join(label(line) for line in textwrap.wrap(plain(text), 28))
+    """A tick label in two lines of at most 24 characters, which leave a narrow screen room for the plot. The whole text
+    is in the hover and in the table."""
+    return "<br>".join(label(line) for line in textwrap.wrap(plain(text), 24, max_lines=2, placeholder="…"))
 
 
 def _ladder_height(names: Sequence[str]) -> int:

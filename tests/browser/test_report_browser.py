@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from interp.reports.numbers import estimate
 from interp.results import Analysis
 
 KINDS = (
@@ -99,11 +100,13 @@ def test_hover_shows_the_coefficient_and_its_error(open_report: Open, analyses: 
     opened = open_report("diag")
     coefficient = analyses["diag"].layers[1].omega["yx"]
     assert coefficient.output is not None
-    assert hover(opened, "plot-coefficient-omega-yx", 0.84, coefficient.output) == "layer 1, output: -0.03122 ± 0.00018"
-    assert (
-        hover(opened, "plot-depth", 2, analyses["diag"].evidence.depth_losses[2].mse) == "after 2 layers: 3.84 ± 0.15"
-    )
+    shown = hover(opened, "plot-coefficient-omega-yx", 0.84, coefficient.output)
+    assert shown == "layer 1, output: -0.03122 ± 0.00018"
+    loss = analyses["diag"].evidence.depth_losses[2]
+    assert loss.mse is not None
+    assert hover(opened, "plot-depth", 2, loss.mse) == f"after 2 layers: {estimate(loss.mse, loss.stderr)}"
     distance = analyses["diag"].implicit[3].distance["oracle"]
+    assert distance is not None
     assert "after 3 layers: 0.0285 ± 0.0011" in hover(opened, "plot-distances", 3, distance)
 
 
