@@ -370,7 +370,10 @@ def hostile() -> Analysis:
     base = analysis(layers=2)
     image = "<img src=x onerror=alert(1)>"
     checkpoint = dataclasses.replace(
-        base.checkpoint, name=HOSTILE, tokens=((f"<b>{HOSTILE}</b>", DIM), ("y\x1b[31m", 1)), notes=(image, "[red]markup[/red]")
+        base.checkpoint,
+        name=HOSTILE,
+        tokens=((f"<b>{HOSTILE}</b>", DIM), ("y\x1b[31m", 1)),
+        notes=(image, "[red]markup[/red]"),
     )
     losses = tuple(dataclasses.replace(entry, label=f"<b>{entry.label}</b>{image}") for entry in base.evidence.losses)
     evidence = dataclasses.replace(base.evidence, losses=losses, notes=(HOSTILE, "</script><script>alert(2)</script>"))
