@@ -28,7 +28,7 @@ __all__ = ["command"]
 def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
     if report is not None:
-        expect_writable("--report", report)
+        expect_writable("--report", report, checkpoint)
     with progress_line() as progress:
         progress("loading")
         use_one_thread()

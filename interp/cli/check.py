@@ -33,7 +33,7 @@ def command(
     if not update and (prompts is not None or seed is not None):
         raise UsageError("--prompts and --seed come from the golden file; give them with --update only")
     if update:
-        expect_writable("--golden", golden)
+        expect_writable("--golden", golden, checkpoint)
     with progress_line() as progress:
         progress("loading")
         use_one_thread()

@@ -24,13 +24,21 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(step)
 
 
-def expect_writable(option: str, path: str | Path) -> None:
-    """Refuse a place that cannot be written before the work, not after it. Raises UsageError."""
+def expect_writable(option: str, path: str | Path, source: str | None = None) -> None:
+    """Refuse a place that cannot be written, or is the very file that is read, before the work and not after it.
+
+    Raises UsageError.
+    """
     target = Path(path).absolute()
-    if target.is_dir():
-        raise UsageError(f"{option} {path} is a folder, expected a file name in it")
-    if not target.parent.is_dir():
-        raise UsageError(f"{option} {path}: the folder {target.parent} does not exist; create it first")
+    try:
+        if target.is_dir():
+            raise UsageError(f"{option} {path} is a folder, expected a file name in it")
+        if not target.parent.is_dir():
+            raise UsageError(f"{option} {path}: the folder {target.parent} does not exist; create it first")
+        if source and target.exists() and Path(source).exists() and target.samefile(source):
+            raise UsageError(f"{option} {path} would overwrite {source}, which is being read; choose another name")
+    except (OSError, ValueError) as error:  # a name that no file can have
+        raise UsageError(f"{option} {path} is no usable file name: {error}") from None
 
 
 def use_one_thread() -> None:

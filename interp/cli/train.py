@@ -32,7 +32,7 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         if seed is not None:
             plan = plan.with_seed(seed)
         target = Path(out if out is not None else f"{plan.name}.safetensors")
-        expect_writable("--out", target)
+        expect_writable("--out", target, recipe)
 
         def watch(step: Step) -> None:
             progress(f"{step.name}: iteration {step.iteration}, adjusted loss {step.loss:.6g}")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import Any
 
 import click
+
+from interp.cli.running import use_one_thread
+from interp.models.errors import LayoutError, UsageError
 
 __all__ = ["command"]
 
@@ -12,7 +17,7 @@ __all__ = ["command"]
 @click.command("unroll")
 @click.argument("checkpoint")
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
-@click.option("--prompts", type=click.IntRange(min=1), default=1, show_default=True, help="How many prompts to unroll.")
+@click.option("--prompts", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many to unroll.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes the prompts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json: bool) -> None:
@@ -20,19 +25,20 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
 
     Exact, with no probe: the matrices are read off the product of the layers' maps.
     """
-    from interp.cli.running import use_one_thread
-
     use_one_thread()
     import torch
 
     from interp.checkpoints.opening import open_checkpoint
-    from interp.models.errors import UsageError
     from interp.models.gram import forward, head_layers
     from interp.models.tasks import task_from_dict
     from interp.unrolling import implicit_states, unclipped
 
     opened = open_checkpoint(checkpoint, spec)
     model = opened.model.require_finite().to(torch.float64)
+    if model.spec.attention.keys == "causal":
+        raise LayoutError(
+            "attention.keys is 'causal', expected 'context' or 'all': only then is a layer one linear map"
+        )
     drawn = task_from_dict(model.spec.task).sample(prompts, seed)
     grams = drawn.grams(model.spec)
     trajectory = forward(head_layers(model, drawn.context), grams.gram, grams.query)
@@ -41,7 +47,7 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
         raise UsageError(f"{met} of {prompts} prompts meet the clip, where no linear map is exact; try another --seed")
     states = implicit_states(trajectory, model.spec)
     if as_json:
-        rows = [{name: getattr(s, name).tolist() for name in ("M", "u", "w", "a")} for s in states]
+        rows = [{name: _plain(getattr(s, name).tolist()) for name in ("M", "u", "w", "a")} for s in states]
         document = {
             "schema": "interp-probe-unroll/1",
             "checkpoint": {"name": opened.name, "sha256": opened.sha256},
@@ -57,6 +63,13 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
     click.echo("true w   " + _row(true.tolist()))
     for layer, state in enumerate(states):
         click.echo(f"layer {layer}  " + _row(state.w[0, 0].tolist()) + f"   a = {float(state.a[0, 0, 0]):.4g}")
+
+
+def _plain(value: Any) -> Any:
+    """Nested lists for JSON: what is not a number, in a network that diverges, is null."""
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return value if math.isfinite(value) else None
 
 
 def _row(values: list[float]) -> str:

@@ -33,9 +33,9 @@ def command(as_json: bool) -> None:
 
 
 LEGEND = (
-    "weights: what was trained: the omegas of gradient descent on transformed inputs (gd++), diagonal P and Q (diag),\n"
-    "all of P and Q (full), or Q alone with P = I (merged).\n"
-    "adjusted loss: half the mean squared error above that of the best possible prediction.\n"
+    "weights        what was trained: the two omegas of GD++ (gd++), diagonal P and Q\n"
+    "               (diag), all of P and Q (full), or Q alone with P = I (merged)\n"
+    "adjusted loss  half the mean squared error above the best possible one\n\n"
     "Next: interp-probe zoo:NAME"
 )
 

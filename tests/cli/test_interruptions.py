@@ -45,7 +45,7 @@ def test_an_interrupt_leaves_nothing_half_written(
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["zoo"], ["zoo", "--json"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["zoo"]])
 def test_a_reader_that_leaves(arguments: list[str], command: str, environment: dict[str, str]) -> None:
     process = subprocess.Popen([command, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
