@@ -27,14 +27,24 @@ def recovered_algorithm(request: pytest.FixtureRequest) -> Callable[..., None]:
     update = bool(request.config.getoption("--update-golden"))
 
     def compare(checkpoint: str | Path, golden: str | Path, spec: str | None = None) -> None:
+        import torch
+
         from interp.checkpoints.opening import open_checkpoint
         from interp.golden import compare_with_golden, update_golden
+        from interp.models.errors import InterpProbeError
 
-        opened = open_checkpoint(str(checkpoint), spec)
-        if update:
-            update_golden(opened, golden)
-            return
-        _, moved = compare_with_golden(opened, golden)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as on the command line: small matrices gain nothing from a second one
+        try:
+            opened = open_checkpoint(str(checkpoint), spec)
+            if update:
+                update_golden(opened, golden)
+                return
+            _, moved = compare_with_golden(opened, golden)
+        except InterpProbeError as error:
+            pytest.fail(str(error), pytrace=False)
+        finally:
+            torch.set_num_threads(threads)
         if moved:
             pytest.fail(
                 f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(moved), pytrace=False

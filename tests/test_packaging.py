@@ -104,9 +104,9 @@ def folders_and_files() -> tuple[set[str], list[PurePath]]:
     packages, others = set(), []
     for room in ROOMS:
         for path in (ROOT / room).rglob("*"):
-            if path.is_dir() or "__pycache__" in path.parts:
-                continue
             relative = path.relative_to(ROOT)
+            if path.is_dir() or "__pycache__" in path.parts or relative.parts[:2] == ("reports", "gallery"):
+                continue  # the gallery is for the README
             if path.suffix == ".py":
                 packages.add(import_name(relative.parent))
             else:

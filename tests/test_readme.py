@@ -2,7 +2,8 @@
 
 Every command of a ``sh`` block is run, in order and in one empty folder, so a later command can use what an earlier one
 wrote. Left out are the installation, which has happened before, and this suite itself. A block whose first line is
-```` ```sh slow ```` takes minutes, and runs with --slow.
+```` ```sh slow ```` takes minutes, and runs with --slow. One that starts with ```` ```python NAME ```` or
+```` ```toml NAME ```` is a file of the user's, which lies in that folder from the beginning.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import pytest
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 BLOCK = re.compile(r"^```sh( slow)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LEFT_OUT = re.compile(r"(git clone|cd|source|\.|pip|python\S* -m (pip|venv|pytest)|pytest|\.ci/run)( .*)?")
+FILE = re.compile(r"^```(?:python|toml) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LEFT_OUT = re.compile(r"(git clone|cd|source|\.|pip|python\S* -m (pip|venv|pytest)|\.ci/run)( .*)?|pytest( --slow)?")
 
 
 def commands(text: str) -> list[tuple[str, bool]]:
@@ -39,7 +41,10 @@ def readme_commands() -> list:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("readme")
+    made = tmp_path_factory.mktemp("readme")
+    for name, content in FILE.findall(README.read_text(encoding="utf-8")):
+        (made / name).write_text(content, encoding="utf-8")
+    return made
 
 
 @pytest.mark.parametrize("command", readme_commands())
