@@ -33,21 +33,20 @@ def recovered_algorithm(request: pytest.FixtureRequest) -> Callable[..., None]:
         from interp.golden import compare_with_golden, update_golden
         from interp.models.errors import InterpProbeError
 
+        failure = ""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # as on the command line: small matrices gain nothing from a second one
         try:
             opened = open_checkpoint(str(checkpoint), spec)
             if update:
                 update_golden(opened, golden)
-                return
-            _, moved = compare_with_golden(opened, golden)
+            elif moved := compare_with_golden(opened, golden)[1]:
+                failure = f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(moved)
         except InterpProbeError as error:
-            pytest.fail(str(error), pytrace=False)
+            failure = str(error)
         finally:
             torch.set_num_threads(threads)
-        if moved:
-            pytest.fail(
-                f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(moved), pytrace=False
-            )
+        if failure:
+            pytest.fail(failure, pytrace=False)
 
     return compare
