@@ -6,16 +6,17 @@ gauge-free, so rescaled, permuted or split heads are no difference. A coefficien
 
     max(relative * |old|, standard_errors * sqrt(stderr_old^2 + stderr_new^2)).
 
-What the data do not determine is listed, never compared.
+What the output estimate does not determine has no standard error: it is listed, never compared.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from interp.analysis import DEFAULT_PROMPTS, analyse
 from interp.checkpoints.atomic import write_atomically
@@ -27,6 +28,7 @@ __all__ = ["FORMAT", "compare_with_golden", "differences", "golden_document", "r
 
 FORMAT, VERSION = "interp-probe-golden", 1
 ROUNDING = 1e-9  # of the largest coefficient of the layer
+ANEW = "to make it anew, delete it and run interp-probe check with --update"
 TOLERANCE = {"relative": 0.01, "standard_errors": 4.0, "fidelity": 0.01}
 
 
@@ -39,8 +41,6 @@ def golden_document(result: Analysis, tolerance: Mapping[str, float] | None = No
             if not c.live or c.output is None:
                 continue
             row[name] = {"output": _rounded(c.output), "stderr": _rounded(c.stderr)}
-            if c.undetermined is not None:
-                row[name]["undetermined"] = c.undetermined
         coefficients[f"layer {layer.index}"] = row
     verdict = result.verdict
     return {
@@ -88,9 +88,7 @@ def compare_with_golden(
 ) -> tuple[Analysis, list[str]]:
     """Analyse ``checkpoint`` on the prompts of the golden file; the result, and a line for everything that moved."""
     golden = read_golden(path)
-    prompts, seed = golden["provenance"].get("prompts"), golden["provenance"].get("seed")
-    if not isinstance(prompts, int) or not isinstance(seed, int):
-        raise LayoutError(f"{path}: provenance has prompts {prompts!r} and seed {seed!r}, expected two whole numbers")
+    prompts, seed = golden["provenance"]["prompts"], golden["provenance"]["seed"]
     result = analyse(checkpoint, prompts, seed, progress, command)
     return result, differences(golden, result)
 
@@ -103,23 +101,37 @@ def read_golden(path: str | Path) -> dict[str, Any]:
         raise UnreadableFile(
             f"{path}: no such golden file; make it with interp-probe check CHECKPOINT --golden {path} --update"
         ) from None
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path}: not readable as JSON ({error}); make it anew with --update") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{path}: not readable as JSON ({error}); {ANEW}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
-        raise LayoutError(f'{path}: expected "format": "{FORMAT}" and "version": {VERSION}; make it anew with --update')
-    for key, kind in (
-        ("verdict", dict),
-        ("fidelity", dict),
-        ("coefficients", dict),
-        ("tolerance", dict),
-        ("provenance", dict),
-    ):
-        if not isinstance(document.get(key), kind):
-            raise LayoutError(f"{path}: {key} is missing or no table; make it anew with --update")
+        raise LayoutError(f'{path}: expected "format": "{FORMAT}" and "version": {VERSION}; {ANEW}')
+    for key in ("verdict", "fidelity", "coefficients", "tolerance", "provenance"):
+        _require(isinstance(document.get(key), dict), path, key, document.get(key), "a table")
+    value = document["fidelity"].get("value")
+    _require(value is None or _is_number(value), path, "fidelity.value", value, "a number or null")
     for key in TOLERANCE:
-        if not isinstance(document["tolerance"].get(key), (int, float)):
-            raise LayoutError(f"{path}: tolerance.{key} is missing or no number")
+        value = document["tolerance"].get(key)
+        _require(_is_number(value) and value >= 0, path, f"tolerance.{key}", value, "a number of 0 or more")
+    for key in ("prompts", "seed"):
+        value = document["provenance"].get(key)
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        _require(whole, path, f"provenance.{key}", value, "a whole number of 0 or more")
+    for layer, row in document["coefficients"].items():
+        _require(isinstance(row, dict), path, f"coefficients.{layer}", row, "a table")
+        for name, entry in row.items():
+            output, stderr = (entry.get("output"), entry.get("stderr")) if isinstance(entry, dict) else (None, None)
+            good = _is_number(output) and (stderr is None or (_is_number(stderr) and stderr >= 0))
+            _require(good, path, f"coefficients.{layer}.{name}", entry, "an output and its stderr")
     return document
+
+
+def _require(good: bool, path: str | Path, where: str, found: object, expected: str) -> None:
+    if not good:
+        raise LayoutError(f"{path}: {where} is {reprlib.repr(found)}, expected {expected}; {ANEW}")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300  # not NaN either
 
 
 def differences(golden: Mapping[str, Any], result: Analysis) -> list[str]:
@@ -163,10 +175,11 @@ def _coefficients_moved(
             yield f"{label}: {'no longer has a say' if name in old_row else 'had no say, now it has'}"
             continue
         old, new = old_row[name], new_row[name]
-        if "undetermined" in old and "undetermined" in new:
+        if old["stderr"] is None or new["stderr"] is None:
+            if old["stderr"] != new["stderr"]:
+                yield f"{label}: {'now' if old['stderr'] is None else 'no longer'} determined by the data"
             continue
-        change = abs(new["output"] - old["output"])
-        error = math.hypot(old["stderr"] or 0.0, new["stderr"] or 0.0)
+        change, error = abs(new["output"] - old["output"]), math.hypot(old["stderr"], new["stderr"])
         allowed = max(tolerance["relative"] * abs(old["output"]), tolerance["standard_errors"] * error, rounding)
         if change > allowed:
             sizes = f"{change / error:.3g} standard errors" if error > 0 else "no standard error"

@@ -77,7 +77,7 @@ def _estimated(shown: Candidate, layer: int) -> Mapping[str, Coefficient]:
         name: Coefficient(
             weight=None,
             output=_finite(output.theta[k]),
-            stderr=_finite(output.stderr[k]),
+            stderr=_finite(output.stderr[k]) if output.determined[k] else None,
             refit=_finite(fit.theta[k]),
             refit_stderr=_finite(fit.stderr[k]),
             live=True,
