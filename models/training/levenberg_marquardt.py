@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.training.objective import Sample, linearise, loss
+from interp.models.training.objective import linearise, loss
 from interp.models.training.parametrisation import Parametrisation
+from interp.models.training.sample import Sample
 
 __all__ = ["Progress", "minimise"]
 

@@ -15,54 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
-from interp.models.specification import ModelSpec
-from interp.models.tasks import NoisyRegression
 from interp.models.training.parametrisation import Parametrisation
+from interp.models.training.sample import Sample
 
-__all__ = ["Linearisation", "Sample", "adjusted_losses", "draw", "linearise", "loss"]
-
-CHUNK = 1024  # prompts at a time: a layer's Gram matrices then stay in the cache
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Prompts, reduced to what the objective reads."""
-
-    gram: Float[Tensor, "prompt D D"]
-    query: Float[Tensor, "prompt 1 D"]
-    oracle: Float[Tensor, "prompt dim"]
-    variances: Float[Tensor, " dim"]  # eigenvalues of C
-    sign: int
-    closed_form: bool  # the average over x_t is taken in closed form
-
-    @property
-    def count(self) -> int:
-        return self.gram.shape[0]
-
-    def chunks(self) -> list[Sample]:
-        return [
-            Sample(
-                gram=self.gram[i : i + CHUNK],
-                query=self.query[i : i + CHUNK],
-                oracle=self.oracle[i : i + CHUNK],
-                variances=self.variances,
-                sign=self.sign,
-                closed_form=self.closed_form,
-            )
-            for i in range(0, self.count, CHUNK)
-        ]
-
-
-def draw(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
-    """``count`` fresh prompts of the task."""
-    parts, block = [], 16384  # bounds the memory of the tokens
-    for number, start in enumerate(range(0, count, block)):
-        prompts = task.sample(min(block, count - start), seed=seed * 1000 + number)
-        grams = prompts.grams(spec)
-        parts.append((grams.gram, grams.query, task.oracle_weights(prompts)))
-    gram, query, oracle = (torch.cat(column) for column in zip(*parts, strict=True))
-    variances = torch.ones(task.dim) if task.covariance is None else torch.tensor(task.covariance)
-    return Sample(gram, query, oracle, variances.to(gram.dtype), spec.readout.sign, spec.attention.keys == "context")
+__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss"]
 
 
 def _run(layers: LayerMaps, sample: Sample) -> tuple[GramTrajectory, Tensor, Tensor]:
@@ -90,8 +46,8 @@ def adjusted_losses(
 
 
 def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> float:
-    """The mean adjusted loss (inf where the network overflows)."""
-    value = float(adjusted_losses(family, theta, sample).mean())
+    """The mean adjusted loss, weighted as the sample says (inf where the network overflows)."""
+    value = float((sample.weight * adjusted_losses(family, theta, sample)).mean())
     return value if value == value else float("inf")
 
 
@@ -116,19 +72,19 @@ def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], 
     curvature = torch.zeros(flat, flat, dtype=theta.dtype)
     for chunk in sample.chunks():
         trajectory, residual, losses = _run(layers, chunk)
-        total += float(losses.sum())
+        total += float(chunk.weight @ losses)
         seed = torch.zeros_like(chunk.query)
         seed[..., -1] = chunk.sign
         rows = family.rows(theta, trajectory, adjoint(layers, trajectory, seed))
-        curvature += rows.T @ rows
+        curvature += rows.T @ (chunk.weight[:, None] * rows)
         if chunk.closed_form:
             query = torch.zeros_like(chunk.query)
-            query[:, 0, : residual.shape[1]] = residual * chunk.variances
+            query[:, 0, : residual.shape[1]] = chunk.weight[:, None] * residual * chunk.variances
             queries = [query]
             for T in trajectory.maps:
                 queries.append(queries[-1] @ T.mT)
             weighted = GramTrajectory(trajectory.maps, trajectory.grams, tuple(queries))
             gradient += family.rows(theta, weighted, adjoint(layers, weighted, seed)).sum(0)
         else:
-            gradient += rows.T @ residual[:, 0]
+            gradient += rows.T @ (chunk.weight * residual[:, 0])
     return Linearisation(total / sample.count, gradient / sample.count, curvature / sample.count)

@@ -14,8 +14,9 @@ import torch
 import interp
 from interp.models.errors import UsageError
 from interp.models.training.journal import Journal
-from interp.models.training.objective import adjusted_losses, draw
+from interp.models.training.objective import adjusted_losses
 from interp.models.training.recipe import Recipe
+from interp.models.training.sample import fresh_sample
 from interp.models.training.search import Step, balanced, search
 from interp.models.transformer import LinearTransformer
 
@@ -36,9 +37,16 @@ class Trained:
     seconds: float
 
 
-def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step], None] = lambda step: None) -> Trained:
+def train(
+    recipe: Recipe,
+    *,
+    record: Path | None = None,
+    keep_record: bool = False,
+    watch: Callable[[Step], None] = lambda step: None,
+) -> Trained:
     """Train by the recipe. With ``record`` the state is kept in that file, and saved when the run is interrupted; the
-    next call goes on from it, and removes it at the end.
+    next call goes on from it and, unless ``keep_record``, removes it at the end. A record that is kept speeds up
+    recipes that differ in their number of layers alone, and changes none of their results.
 
     Raises UsageError when the record belongs to another recipe, or the training diverged.
     """
@@ -49,7 +57,7 @@ def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step],
         journal.save()
         raise
     family, optimiser = recipe.family(), recipe.optimiser
-    fresh = draw(recipe.task, recipe.spec, optimiser.evaluation_prompts, EVALUATION_SEED + optimiser.seed)
+    fresh = fresh_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, EVALUATION_SEED + optimiser.seed)
     losses = adjusted_losses(family, theta, fresh)
     mean, stderr = float(losses.mean()), float(losses.std()) / math.sqrt(fresh.count)
     if not math.isfinite(mean):
@@ -69,7 +77,8 @@ def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step],
             "unit": "half the mean squared error",
         },
         "iterations": journal.iterations,
-        "wall_seconds": round(journal.seconds, 1),
+        "wall_seconds": round(journal.seconds[0], 1),
+        "cpu_seconds": round(journal.seconds[1], 1),
         "versions": {
             "interp-probe": interp.__version__,
             "torch": torch.__version__,
@@ -78,12 +87,15 @@ def train(recipe: Recipe, *, record: Path | None = None, watch: Callable[[Step],
     }
     spec = dataclasses.replace(recipe.spec, provenance=provenance)
     model = LinearTransformer(spec=spec, P=P.contiguous(), Q=Q.contiguous())
-    journal.remove()
+    if keep_record:
+        journal.save()
+    else:
+        journal.remove()
     return Trained(
         model=model,
         adjusted_loss=mean,
         stderr=stderr,
         prompts=fresh.count,
         iterations=journal.iterations,
-        seconds=journal.seconds,
+        seconds=journal.seconds[0],
     )

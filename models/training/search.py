@@ -17,9 +17,9 @@ from torch import Tensor
 
 from interp.models.training.journal import Journal
 from interp.models.training.levenberg_marquardt import Progress, minimise
-from interp.models.training.objective import Sample, draw
 from interp.models.training.parametrisation import Dense, Parametrisation
 from interp.models.training.recipe import Recipe
+from interp.models.training.sample import Sample, training_sample
 
 __all__ = ["Step", "balanced", "search"]
 
@@ -40,7 +40,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
     optimiser = recipe.optimiser
     family = recipe.family()
     scout = recipe.family("diag") if isinstance(family, Dense) else None
-    small = draw(recipe.task, recipe.spec, optimiser.search_prompts, _seed(optimiser.seed, 1))
+    small = training_sample(recipe.task, recipe.spec, optimiser.search_prompts, _seed(optimiser.seed, 1))
 
     def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
         def run(progress: Progress, note: Callable[[Progress], None]) -> Progress:
@@ -71,10 +71,10 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
         kept = best(family, iter(starts))
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
-        sample = draw(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
+        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
         ends = [
             (name, descend(family, name, Progress(theta=theta), sample, iterations))
-            for name, theta in ((f"polish-{stage}.{i}", theta) for i, theta in enumerate(kept))
+            for name, theta in ((f"polish-{recipe.layers}.{stage}.{i}", theta) for i, theta in enumerate(kept))
         ]
         kept = [end.theta for _, end in _distinct(ends, 1)]
     return kept[0]

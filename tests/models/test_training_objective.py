@@ -9,8 +9,9 @@ import torch
 
 from interp.models.specification import AttentionSpec, ModelSpec, Readout
 from interp.models.tasks import task_from_dict
-from interp.models.training.objective import adjusted_losses, draw, linearise, loss
+from interp.models.training.objective import adjusted_losses, linearise, loss
 from interp.models.training.parametrisation import parametrisation
+from interp.models.training.sample import fresh_sample
 
 FAMILIES = [("gd++", 1), ("diag", 1), ("diag", 2), ("free", 2), ("full", 1), ("full", 2), ("merged", 1)]
 
@@ -58,7 +59,7 @@ def test_loss_and_gradient_match_automatic_differentiation_through_tokens(name, 
     task, spec = regression(), specification(keys, scale, residual, sign)
     factor, r = spec.attention.factor(task.context), float(residual)
     family, theta = random_theta(name, heads, 3, 1, residual=r, scale=factor)
-    sample = draw(task, spec, 40, seed=5)
+    sample = fresh_sample(task, spec, 40, seed=5)
     prompts = task.sample(40, seed=5 * 1000)
     context, query = prompts.tokens(spec)
     unknown = theta.clone().requires_grad_()
@@ -98,7 +99,7 @@ def test_closed_average_over_the_query_is_the_average_over_queries():
     spec = specification()
     family, theta = random_theta("diag", 1, 2, 3)
     theta = theta * torch.tensor([0.2, 0.2, 1.0, 1.0], dtype=theta.dtype)
-    sample = draw(task, spec, 20_000, seed=1)
+    sample = fresh_sample(task, spec, 20_000, seed=1)
     closed = adjusted_losses(family, theta, sample)
     sampled = adjusted_losses(family, theta, dataclasses.replace(sample, closed_form=False))
     difference = closed - sampled
@@ -108,7 +109,7 @@ def test_closed_average_over_the_query_is_the_average_over_queries():
 def test_adjusted_loss_is_the_loss_above_the_oracles():
     task, spec = regression(noise={"choice": [0.5, 2.0]}), specification()
     family, theta = random_theta("gd++", 1, 1, 3)
-    sample = draw(task, spec, 16_384, seed=7)  # the first block of the same prompts
+    sample = fresh_sample(task, spec, 16_384, seed=7)  # the first block of the same prompts
     prompts = task.sample(16_384, seed=7000)
     context, query = prompts.tokens(spec)
     P, Q = family.weights(theta)

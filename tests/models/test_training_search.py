@@ -12,7 +12,7 @@ from interp.models.tasks import task_from_dict
 from interp.models.training import Recipe, train
 from interp.models.training import journal as journal_module
 from interp.models.training.levenberg_marquardt import Progress, minimise
-from interp.models.training.objective import draw
+from interp.models.training.sample import fresh_sample
 from interp.models.training.search import balanced
 
 # With many more context tokens than dimensions the spectrum of Sigma is narrow, and losses have light tails.
@@ -84,6 +84,20 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, parametrisation
     assert not list(tmp_path.iterdir())  # neither the record nor a temporary file is left
 
 
+def test_networks_of_several_depths_share_a_record(tmp_path):
+    """The deep network is the one it would have been without, and its cost includes what the shallow one searched."""
+    steps: list[str] = []
+    train(recipe("gd++", 1), record=tmp_path / "record", keep_record=True)
+    shared = train(
+        recipe("gd++", 2), record=tmp_path / "record", keep_record=True, watch=lambda s: steps.append(s.name)
+    )
+    alone = train(recipe("gd++", 2))
+    assert torch.equal(shared.model.P, alone.model.P)
+    assert shared.iterations == alone.iterations
+    assert shared.iterations > len(steps)
+    assert not any(name.startswith("grow-1") for name in steps)
+
+
 def test_the_state_is_saved_as_time_passes(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_module, "SAVE_EVERY", 0.0)
     seen = []
@@ -127,7 +141,7 @@ def test_the_model_carries_its_task_and_provenance():
 def test_steps_are_accepted_only_downhill_and_overflow_is_survived():
     plan = recipe("gd++", 3)
     family = plan.family()
-    sample = draw(plan.task, plan.spec, 256, seed=3)
+    sample = fresh_sample(plan.task, plan.spec, 256, seed=3)
     losses: list[float] = []
     start = Progress(theta=torch.full((3, 2), -0.4, dtype=torch.float64))
     minimise(family, sample, start, iterations=30, tolerance=1e-6, watch=lambda now: losses.append(now.loss))

@@ -1,0 +1,95 @@
+"""Samples of prompts, reduced to what training reads: Gram matrix, query, oracle and weight of every prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.specification import ModelSpec
+from interp.models.tasks import NoisyRegression
+from interp.models.training.tails import spread_spectra
+
+__all__ = ["Sample", "fresh_sample", "training_sample"]
+
+CHUNK = 1024  # prompts at a time: a layer's Gram matrices then stay in the cache
+BLOCK = 16384  # prompts drawn at a time, which bounds the memory of their tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """``weight`` makes the weighted mean over prompts the mean over the task's own distribution."""
+
+    gram: Float[Tensor, "prompt D D"]
+    query: Float[Tensor, "prompt 1 D"]
+    oracle: Float[Tensor, "prompt dim"]
+    weight: Float[Tensor, " prompt"]
+    variances: Float[Tensor, " dim"]  # eigenvalues of C
+    sign: int  # of the read-out
+    closed_form: bool  # the average over x_t is taken in closed form
+
+    @property
+    def count(self) -> int:
+        return self.gram.shape[0]
+
+    def chunks(self) -> list[Sample]:
+        columns = (self.gram, self.query, self.oracle, self.weight)
+        parts = zip(*(column.split(CHUNK) for column in columns), strict=True)
+        return [Sample(*part, self.variances, self.sign, self.closed_form) for part in parts]
+
+
+def fresh_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
+    """``count`` prompts of the task, all of weight 1."""
+    parts = []
+    for number, start in enumerate(range(0, count, BLOCK)):
+        prompts = task.sample(min(BLOCK, count - start), seed=seed * 1000 + number)
+        grams = prompts.grams(spec)
+        parts.append((grams.gram, grams.query, task.oracle_weights(prompts)))
+    gram, query, oracle = (torch.cat(column) for column in zip(*parts, strict=True))
+    return _sample(task, spec, gram, query, oracle, torch.ones(count, dtype=torch.float64))
+
+
+def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
+    """``count`` prompts with rare spectra drawn often (see ``interp.models.training.tails``).
+
+    That needs isotropic inputs, keys that are the context alone, and more of them than dimensions; otherwise the
+    prompts are plain.
+    """
+    if task.covariance is not None or spec.attention.keys != "context" or task.context <= task.dim:
+        return fresh_sample(task, spec, count, seed)
+    generator = torch.Generator().manual_seed(seed)
+    dim, context = task.dim, task.context
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    pairs = [torch.linalg.eigh(_outer(normal(min(BLOCK, count - i), context, dim))) for i in range(0, count, BLOCK)]
+    plain, vectors = (torch.cat(column) for column in zip(*pairs, strict=True))
+    spectra, weight = spread_spectra(plain, context, generator)
+    sigma = task.noise.sample(count, generator)[:, None]
+    w, z = task.weight_std * normal(count, dim), normal(count, dim)  # in the basis of the eigenvectors
+    rest = normal(count, context - dim).square().sum(1, keepdim=True)
+    alpha = spectra * w + sigma * spectra.sqrt() * z
+    energy = spectra * w.square() + 2.0 * sigma * spectra.sqrt() * w * z + (sigma * z).square()
+    oracle = alpha / (spectra + (sigma / task.weight_std) ** 2)
+    gram = torch.zeros(count, dim + 1, dim + 1, dtype=torch.float64)
+    gram[:, :dim, :dim] = (vectors * spectra[:, None]) @ vectors.mT
+    gram[:, :dim, dim] = gram[:, dim, :dim] = (vectors @ alpha[..., None])[..., 0]
+    gram[:, dim, dim] = (energy.sum(1, keepdim=True) + sigma.square() * rest)[:, 0]
+    query = torch.zeros(count, 1, dim + 1, dtype=torch.float64)
+    query[:, 0, :dim] = normal(count, dim)
+    return _sample(task, spec, gram, query, (vectors @ oracle[..., None])[..., 0], weight)
+
+
+def _outer(x: Tensor) -> Tensor:
+    return x.mT @ x
+
+
+def _sample(
+    task: NoisyRegression, spec: ModelSpec, gram: Tensor, query: Tensor, oracle: Tensor, weight: Tensor
+) -> Sample:
+    variances = torch.ones(task.dim) if task.covariance is None else torch.tensor(task.covariance)
+    closed = spec.attention.keys == "context"
+    return Sample(gram, query, oracle, weight, variances.to(gram.dtype), spec.readout.sign, closed)
