@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from interp.analysis import DEFAULT_PROMPTS, analyse
-from interp.checkpoints.atomic import write_atomically
 from interp.checkpoints.opening import Checkpoint
+from interp.models.atomic import write_atomically
 from interp.models.errors import LayoutError, UnreadableFile
 from interp.results import Analysis
 

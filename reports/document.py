@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from interp.checkpoints.atomic import write_atomically
+from interp.models.atomic import write_atomically
 from interp.models.errors import LayoutError, UnreadableFile
 from interp.results import Analysis
 

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from interp.checkpoints.atomic import write_atomically
+from interp.models.atomic import write_atomically
 from interp.reports import findings
 from interp.reports.figures import figures
 from interp.reports.formula import layer_formulas

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError
 from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.recipe import Recipe
@@ -106,13 +106,8 @@ class Journal:
         for name, entry in entries.items():
             tensors[f"{name}/theta"] = entry.progress.theta.clone()
             tensors[f"{name}/numbers"] = torch.tensor(_numbers(entry), dtype=torch.float64)
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
         metadata = {"training": json.dumps({"recipe": self._recipe, "order": list(entries)})}
-        try:
-            save_file(tensors, str(temporary), metadata=metadata)
-            os.replace(temporary, self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_atomically(self.path, save(tensors, metadata=metadata))
         self._saved = time.monotonic()
 
     def remove(self) -> None:

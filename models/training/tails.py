@@ -21,9 +21,7 @@ from torch import Tensor
 
 __all__ = ["spread_spectra"]
 
-REACH = (
-    70.0  # how far above the second largest eigenvalue the largest is drawn; at d = 10, n = 20 about 1e-8 lie beyond
-)
+REACH = 70.0  # how far above the second largest eigenvalue the largest is drawn: at d = 10, n = 20, 1e-8 lie beyond
 NODES = 100  # of the quadrature that normalises (1)
 CHUNK = 4096  # prompts at a time, which bounds its memory
 

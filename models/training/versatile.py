@@ -8,13 +8,13 @@ any time and called again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression
@@ -140,7 +140,7 @@ def run_cells(
             "bar": cell.bar,
             **dict(trained.model.spec.provenance),
         }
-        _write(results, rows)
+        write_atomically(results, json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
     return rows
 
 
@@ -156,12 +156,3 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path} is not a table of results ({error}); delete it to start a new one") from None
-
-
-def _write(path: Path, rows: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

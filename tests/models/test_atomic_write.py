@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interp.checkpoints.atomic import write_atomically
+from interp.models.atomic import write_atomically
 from interp.models.errors import UsageError
 
 
