@@ -37,7 +37,10 @@ class Sample:
     def chunks(self) -> list[Sample]:
         columns = (self.gram, self.query, self.oracle, self.weight)
         parts = zip(*(column.split(CHUNK) for column in columns), strict=True)
-        return [Sample(*part, self.variances, self.sign, self.closed_form) for part in parts]
+        return [
+            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form)
+            for gram, query, oracle, weight in parts
+        ]
 
 
 def fresh_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:

@@ -42,7 +42,10 @@ def spread_spectra(
         (0, torch.zeros_like(out[:, 0]), out[:, 1]),
     ):
         rest = out[:, :-1] if index else out[:, 1:]
-        ratio += 0.25 / (width * _conditional(out[:, index], rest, start, width, context - dim - 1))
+        for i in range(0, count, CHUNK):
+            some = slice(i, i + CHUNK)
+            density = _conditional(out[some, index], rest[some], start[some], width[some], context - dim - 1)
+            ratio[some] += 0.25 / (width[some] * density)
     return out, 1.0 / (0.5 + ratio)
 
 
@@ -52,9 +55,6 @@ def _conditional(value: Tensor, rest: Tensor, start: Tensor, width: Tensor, powe
     def log_density(t: Tensor) -> Tensor:
         return 0.5 * power * t.log() - 0.5 * t + (t[:, None] - rest).abs().log().sum(1)
 
-    if len(value) > CHUNK:
-        parts = zip(*(column.split(CHUNK) for column in (value, rest, start, width)), strict=True)
-        return torch.cat([_conditional(*part, power) for part in parts])
     nodes = (torch.arange(NODES, dtype=value.dtype) + 0.5) / NODES
     logs = torch.stack([log_density(start + width * node) for node in nodes])
     return (log_density(value) - logs.logsumexp(0)).exp() * NODES / width
