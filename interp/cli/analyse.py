@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
 
 __all__ = ["command"]
 
@@ -22,9 +22,7 @@ __all__ = ["command"]
 @click.option(
     "--prompts", type=int, default=4096, show_default=True, help="How many prompts: half fitted on, half scored on."
 )
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes every number of the result."
-)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
 def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
     if report is not None:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
 from interp.models.errors import CheckFailed, UsageError
 
 __all__ = ["command"]
@@ -21,7 +21,7 @@ __all__ = ["command"]
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--prompts", type=int, help="How many prompts (with --update; else those of the golden file).")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed (with --update; else that of the golden file).")
+@click.option("--seed", type=SEED, help="Seed (with --update; else that of the golden file).")
 def command(
     checkpoint: str, golden: str, update: bool, spec: str | None, as_json: bool, prompts: int | None, seed: int | None
 ) -> None:

@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _failed(message: str, code: int) -> int:
-    click.echo(f"interp-probe: {message}", err=True)
+    click.echo(f"interp-probe: {' '.join(message.splitlines())}", err=True)
     return code
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
+
 from interp.models.errors import UsageError
 
-__all__ = ["expect_writable", "progress_line", "use_one_thread"]
+__all__ = ["SEED", "expect_writable", "progress_line", "use_one_thread"]
+
+SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
 
 
 @contextmanager
@@ -29,16 +34,22 @@ def expect_writable(option: str, path: str | Path, source: str | None = None) ->
 
     Raises UsageError.
     """
-    target = Path(path).absolute()
     try:
-        if target.is_dir():
-            raise UsageError(f"{option} {path} is a folder, expected a file name in it")
-        if not target.parent.is_dir():
-            raise UsageError(f"{option} {path}: the folder {target.parent} does not exist; create it first")
-        if source and target.exists() and Path(source).exists() and target.samefile(source):
-            raise UsageError(f"{option} {path} would overwrite {source}, which is being read; choose another name")
+        target = Path(path).resolve()
+        folder = target.parent
+        if not folder.is_dir():
+            problem = f"the folder {folder} does not exist; create it first"
+        elif target.exists() and not target.is_file():
+            problem = "it is a folder or a device, expected a file name"
+        elif not os.access(folder, os.W_OK):
+            problem = f"the folder {folder} may not be written to; choose another"
+        elif source is not None and target.is_file() and Path(source).exists() and target.samefile(source):
+            problem = "it is the file that is being read; choose another name"
+        else:
+            return
     except (OSError, ValueError) as error:  # a name that no file can have
-        raise UsageError(f"{option} {path} is no usable file name: {error}") from None
+        problem = f"it is no usable file name ({error})"
+    raise UsageError(f"cannot write {option} {path}: {problem}")
 
 
 def use_one_thread() -> None:

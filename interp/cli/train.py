@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from interp.cli.running import expect_writable, progress_line
+from interp.cli.running import SEED, expect_writable, progress_line
 
 __all__ = ["command"]
 
@@ -15,7 +15,7 @@ __all__ = ["command"]
 @click.command("train")
 @click.argument("recipe")
 @click.option("--out", metavar="OUT.safetensors", help="Where to write the checkpoint [default: NAME.safetensors].")
-@click.option("--seed", type=click.IntRange(min=0), help="Replaces the seed of the recipe.")
+@click.option("--seed", type=SEED, help="Replaces the seed of the recipe.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a sentence.")
 def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> None:
     """Train a model by RECIPE, a TOML file or the name of a shipped recipe.

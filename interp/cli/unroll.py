@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from interp.cli.running import use_one_thread
+from interp.cli.running import SEED, use_one_thread
 from interp.models.errors import LayoutError, UsageError
 
 __all__ = ["command"]
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.argument("checkpoint")
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--prompts", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many to unroll.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Fixes the prompts.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes the prompts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json: bool) -> None:
     """Unroll CHECKPOINT on prompts of its task: x_i^l = M x_i + u y_i and y_i^l = a y_i - <w, x_i> after every layer l.

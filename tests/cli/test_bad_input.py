@@ -198,11 +198,14 @@ def test_shapes_and_fields_that_contradict_each_other(
         (["CKPT", "--prompts", "many"], ["--prompts"]),
         (["CKPT", "--prompts", "1000000000000"], ["GiB"]),
         (["CKPT", "--seed", "-1"], ["--seed"]),
+        (["unroll", "CKPT", "--seed", "18446744073709551616"], ["--seed"]),
         (["CKPT", "another"], ["another"]),
         (["--json"], ["CHECKPOINT"]),
         (["CKPT", "--spec", "no-such.toml"], ["no-such.toml"]),
         (["CKPT", "--report", "FOLDER/missing/report.html"], ["does not exist"]),
         (["CKPT", "--report", "FOLDER"], ["folder"]),
+        (["CKPT", "--report", "FOLDER/" + "r" * 300], ["no usable file name"]),
+        (["CKPT", "--report", "/dev/null"], ["device"]),
         (["check", "CKPT"], ["--golden"]),
         (["check", "CKPT", "--golden", "FOLDER/missing/golden.json", "--update"], ["does not exist"]),
         (["check", "CKPT", "--golden", "FOLDER/golden.json", "--seed", "1"], ["--update"]),
@@ -242,3 +245,10 @@ def test_the_weights_of_a_model_are_checked_whatever_its_precision(
         path = tmp_path / f"{dtype}.safetensors"
         write_checkpoint(replace(model, Q=model.Q.to(dtype), P=(model.P / 0).to(dtype)), path)
         assert_refused(call(str(path)), 3, "P")
+
+
+def test_a_folder_that_may_not_be_written_to(
+    call: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interp.cli.running.os.access", lambda folder, mode: False)  # root may write everywhere
+    assert_refused(call(tiny, "--report", str(tmp_path / "report.html")), 2, "may not be written to")
