@@ -27,6 +27,7 @@ from interp.preconditioner import describe_preconditioners
 from interp.probes.linearity import linearity_r2
 from interp.provenance import checkpoint_info, provenance, recorded_weights
 from interp.recovered import describe_layers, family_rows, no_verdict, verdict
+from interp.regression import Half, describe_regression
 from interp.results import Analysis, Evidence, Loss
 from interp.unrolling import label_indices, unclipped
 
@@ -60,7 +61,7 @@ def analyse(
             "be inspected and unrolled"
         )
     _require_affordable(model, prompts)
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(5)]
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(6)]
 
     progress("running the network")
     half = prompts // 2
@@ -96,6 +97,23 @@ def analyse(
     losses = summarise(panels, squares)
     solves, share = solves_task(squares)
 
+    progress("measuring how it adapts to noise")
+    regression = None
+    if best is not None and spec.readout.channel == "y":
+        regression = describe_regression(
+            network,
+            spec,
+            task,
+            live,
+            candidates,
+            (best, _recovered_label(best, chosen is not None)),
+            baselines,
+            (Half(fitted, fit_prompts, sensed.trajectory), Half(held_out, test_prompts, trajectory)),
+            lambda law, n, s: _unclipped(model, law.sample(n, s)),
+            prompts,
+            seeds[5],
+        )
+
     progress("checking the unrolling token by token")
     linearity = linearity_r2(model, held_out[:FEW])
     return Analysis(
@@ -111,6 +129,7 @@ def analyse(
         ),
         implicit=implicit_models(trajectory, spec, task, held_out, baselines, linearity),
         preconditioners=describe_preconditioners(chosen, network, task),
+        regression=regression,
     )
 
 
@@ -132,10 +151,14 @@ def _recovered_panel(best: Candidate, spec: ModelSpec, recognized: bool) -> Pane
     """The recovered algorithm run in the network's place, or the closest family when none is recognized."""
     assert best.parametrisation is not None and best.fit is not None  # a scored candidate has both
     layers = best.parametrisation.build(best.fit.theta)
-    label = f"recovered algorithm ({best.family.name})" if recognized else f"closest family ({best.family.name})"
     return Panel(
-        labels={"recovered": label}, predict=lambda drawn: {"recovered": predict(layers, _gram_prompts(drawn, spec))}
+        labels={"recovered": _recovered_label(best, recognized)},
+        predict=lambda drawn: {"recovered": predict(layers, _gram_prompts(drawn, spec))},
     )
+
+
+def _recovered_label(best: Candidate, recognized: bool) -> str:
+    return f"{'recovered algorithm' if recognized else 'closest family'} ({best.family.name})"
 
 
 def _require_affordable(model: LinearTransformer, prompts: int) -> None:
@@ -167,6 +190,14 @@ def _usable(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[Regre
     if int(kept.sum()) < FEWEST_KEPT * prompts.count:
         return prompts[kept], None, f"skipped, because {left}: no linear map describes the network on its own task"
     return prompts[kept], f"{left}; they are left out of every figure", None
+
+
+def _unclipped(model: LinearTransformer, prompts: RegressionPrompts) -> RegressionPrompts:
+    """The prompts that the model runs as linear maps; none of them when too many meet its clip. Divergence is kept."""
+    if model.spec.clip is None:
+        return prompts
+    kept, _, hopeless = _usable(model, prompts)
+    return kept if hopeless is None else kept[:0]
 
 
 def _gram_prompts(prompts: RegressionPrompts, spec: ModelSpec) -> Prompts:

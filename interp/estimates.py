@@ -28,6 +28,7 @@ __all__ = [
     "Parametrisation",
     "Prompts",
     "Sensitivities",
+    "least_squares",
     "output_estimate",
     "predict",
     "refit",
@@ -143,7 +144,7 @@ def output_estimate(parametrisation: Parametrisation, network: LayerMaps, sensed
         update = network.update(layer, sensed.trajectory.grams[layer])
         effect = torch.stack([(g[layer] * update).sum((-1, -2)) for g in sensed.gammas], 1)
         weight = _bounded_influence(layer, sensed)
-        parts.append(_least_squares(weight[..., None] * _design(parametrisation, layer, sensed), weight * effect))
+        parts.append(least_squares(weight[..., None] * _design(parametrisation, layer, sensed), weight * effect))
     offsets = [sum(p.theta.numel() for p in parts[:i]) for i in range(len(parts))]
     empty = torch.zeros(0, dtype=sensed.prediction.dtype)
     return Estimate(
@@ -167,7 +168,7 @@ def _bounded_influence(layer: int, sensed: Sensitivities) -> Float[Tensor, "prom
     return (bound.median() / bound.clamp_min(1e-300)).clamp(max=1.0)
 
 
-def _least_squares(
+def least_squares(
     design: Float[Tensor, "prompt output parameter"], response: Float[Tensor, "prompt output"]
 ) -> Estimate:
     """Least squares without intercept; sandwich covariance with one cluster per prompt, residuals inflated by their
@@ -288,5 +289,5 @@ def _levenberg_marquardt(
     if not usable:
         unknown = torch.full_like(point.theta, float("nan"))
         return Estimate(point.theta, unknown, (False,) * len(unknown), ((),) * len(unknown), 1.0, steps)
-    local = _least_squares(jacobian, point.residual)
+    local = least_squares(jacobian, point.residual)
     return Estimate(point.theta, local.stderr, local.determined, local.partners, point.cost / power, steps)

@@ -14,6 +14,7 @@ from torch import Tensor
 from interp.algorithms.baselines import Baseline, regression_baselines
 from interp.algorithms.statistics import RegressionStatistics
 from interp.algorithms.tuning import TuningSet
+from interp.averages import ratio_with_error
 from interp.losses import Panel
 from interp.models.gram import GramTrajectory
 from interp.models.specification import ModelSpec
@@ -66,7 +67,7 @@ def implicit_models(
     out = []
     for layer, state in enumerate(implicit_states(trajectory, spec)):
         w = -spec.readout.sign * state.w[:, 0]
-        ratios = {name: _relative_distance(w, b) for name, b in references.items()}
+        ratios = {name: ratio_with_error(((w - b) ** 2).sum(-1), (b**2).sum(-1)) for name, b in references.items()}
         a = state.a[:, 0, 0]
         out.append(
             ImplicitModel(
@@ -78,15 +79,3 @@ def implicit_models(
             )
         )
     return tuple(out)
-
-
-def _relative_distance(
-    w: Float[Tensor, "prompt dim"], other: Float[Tensor, "prompt dim"]
-) -> tuple[float | None, float | None]:
-    """E|w - b|^2 / E|b|^2 and its standard error (delta method for a ratio of means)."""
-    top, bottom = ((w - other) ** 2).sum(-1), (other**2).sum(-1)
-    if not bool(torch.isfinite(top).all()) or not float(bottom.mean()) > 0:
-        return None, None
-    ratio = float(top.mean() / bottom.mean())
-    spread = (top - ratio * bottom) / bottom.mean()
-    return ratio, float(spread.std()) / len(spread) ** 0.5 if len(spread) > 1 else None

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.averages import mean_with_error
 from interp.models.tasks import RegressionPrompts
 from interp.results import Loss
 
@@ -62,22 +63,16 @@ def summarise(panels: Sequence[Panel], squares: Mapping[str, Float[Tensor, " pro
     """The table of losses; figures that overflow are None."""
     rows = []
     for name, label in ((name, label) for panel in panels for name, label in panel.labels.items()):
-        mse, stderr = _mean(squares[name])
-        excess, excess_stderr = _mean(squares[name] - squares["oracle"])
+        mse, stderr = mean_with_error(squares[name])
+        excess, excess_stderr = mean_with_error(squares[name] - squares["oracle"])
         rows.append(Loss(name=name, label=label, mse=mse, stderr=stderr, excess=excess, excess_stderr=excess_stderr))
     return tuple(rows)
-
-
-def _mean(values: Float[Tensor, " prompt"]) -> tuple[float | None, float | None]:
-    if not bool(torch.isfinite(values).all()):
-        return None, None
-    return float(values.mean()), float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
 
 
 def solves_task(squares: Mapping[str, Float[Tensor, " prompt"]]) -> tuple[bool, float | None]:
     """Whether the network beats predicting zero: by more than two standard errors (paired), and by at least
     ``SOLVES_SHARE`` of what the oracle gains. Also returns that share."""
-    gain, error = _mean(squares["null"] - squares["network"])
+    gain, error = mean_with_error(squares["null"] - squares["network"])
     possible = float((squares["null"] - squares["oracle"]).mean())
     if gain is None or error is None or possible <= 0:
         return False, None

@@ -1,0 +1,58 @@
+"""Averages over prompts with their standard errors, and the quantile bins they are taken in. What overflows is None."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+__all__ = ["mean_with_error", "quantile_bins", "ratio_with_error", "share_explained"]
+
+BINS = 10
+CONSTANT = 1e-20  # share of the mean square below which a spread is rounding: the values are all the same
+
+
+def mean_with_error(values: Float[Tensor, " prompt"]) -> tuple[float | None, float | None]:
+    """The mean and its standard error."""
+    if len(values) == 0 or not bool(torch.isfinite(values).all()):
+        return None, None
+    return float(values.mean()), float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
+
+
+def ratio_with_error(
+    top: Float[Tensor, " prompt"], bottom: Float[Tensor, " prompt"]
+) -> tuple[float | None, float | None]:
+    """sum top / sum bottom, with the standard error of a ratio of means (delta method).
+
+    With top = <x, y> and bottom = <x, x> it is the regression of y on x, one cluster per prompt.
+    """
+    if not bool((torch.isfinite(top) & torch.isfinite(bottom)).all()) or not float(bottom.sum()) > 0:
+        return None, None
+    ratio = float(top.sum() / bottom.sum())
+    spread = (top - ratio * bottom) / bottom.mean()
+    return ratio, float(spread.std()) / len(spread) ** 0.5 if len(spread) > 1 else None
+
+
+def quantile_bins(values: Float[Tensor, "*shape"], bins: int = BINS) -> Int[Tensor, "*shape"]:
+    """The quantile bin of every value. Equal values share a bin, so some may stay empty."""
+    levels = torch.linspace(0, 1, bins + 1, dtype=values.dtype)[1:-1]
+    return torch.bucketize(values.contiguous(), torch.quantile(values.flatten(), levels))
+
+
+def share_explained(
+    observed: Float[Tensor, " prompt"],
+    predicted: Float[Tensor, " prompt"],
+    weight: Float[Tensor, " prompt"] | None = None,
+) -> float | None:
+    """R^2 of ``predicted`` for ``observed`` over prompts; None when either is the same for all of them."""
+    share = torch.ones_like(observed) if weight is None else weight
+    share = share / share.sum()
+
+    def spread(values: Tensor) -> float:
+        return float((share * (values - (share * values).sum()) ** 2).sum())
+
+    error, total = float((share * (observed - predicted) ** 2).sum()), spread(observed)
+    for values in (observed, predicted):
+        if not spread(values) > CONSTANT * float((share * values**2).sum()):
+            return None
+    return 1.0 - error / total if abs(error) < float("inf") else None
