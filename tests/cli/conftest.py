@@ -41,7 +41,8 @@ def command() -> str:
 
 @pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONIOENCODING")}
+    ours = ("PYTHONPATH", "PYTHONIOENCODING", "PYTHONUNBUFFERED")  # of who runs the tests, not of who uses the command
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 @pytest.fixture

@@ -56,9 +56,11 @@ def test_a_reader_that_leaves(arguments: list[str], command: str, environment: d
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full to write to")
-def test_a_full_disk_is_one_line(command: str, environment: dict[str, str], tiny: str) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["zoo"]])
+def test_a_full_disk_is_one_line(arguments: list[str], command: str, environment: dict[str, str]) -> None:
     with open("/dev/full", "wb") as full:
-        line = [command, "inspect", tiny]
-        done = subprocess.run(line, env=environment, stdout=full, stderr=subprocess.PIPE, encoding="utf-8")
+        done = subprocess.run(
+            [command, *arguments], env=environment, stdout=full, stderr=subprocess.PIPE, encoding="utf-8"
+        )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "space" in done.stderr
