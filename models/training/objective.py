@@ -8,6 +8,7 @@ x_t ~ N(0, C) is taken in closed form: 1/2 E (v - w_oracle)^T C (v - w_oracle).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -46,9 +47,16 @@ def adjusted_losses(
 
 
 def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> float:
-    """The mean adjusted loss, weighted as the sample says (inf where the network overflows)."""
-    value = float((sample.weight * adjusted_losses(family, theta, sample)).mean())
+    """The mean adjusted loss, weighted and capped as the sample says (inf where the network overflows)."""
+    value = float((sample.weight * _capped(adjusted_losses(family, theta, sample), sample.cap)[0]).mean())
     return value if value == value else float("inf")
+
+
+def _capped(losses: Tensor, cap: float) -> tuple[Tensor, Tensor]:
+    """cap log(1 + loss / cap), and its slope."""
+    if math.isinf(cap):
+        return losses, torch.ones_like(losses)
+    return cap * (losses / cap).log1p(), 1.0 / (1.0 + losses / cap)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +80,21 @@ def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], 
     curvature = torch.zeros(flat, flat, dtype=theta.dtype)
     for chunk in sample.chunks():
         trajectory, residual, losses = _run(layers, chunk)
-        total += float(chunk.weight @ losses)
+        values, slopes = _capped(losses, sample.cap)
+        total += float(chunk.weight @ values)
+        weight = chunk.weight * slopes
         seed = torch.zeros_like(chunk.query)
         seed[..., -1] = chunk.sign
         rows = family.rows(theta, trajectory, adjoint(layers, trajectory, seed))
-        curvature += rows.T @ (chunk.weight[:, None] * rows)
+        curvature += rows.T @ (weight[:, None] * rows)
         if chunk.closed_form:
             query = torch.zeros_like(chunk.query)
-            query[:, 0, : residual.shape[1]] = chunk.weight[:, None] * residual * chunk.variances
+            query[:, 0, : residual.shape[1]] = weight[:, None] * residual * chunk.variances
             queries = [query]
             for T in trajectory.maps:
                 queries.append(queries[-1] @ T.mT)
             weighted = GramTrajectory(trajectory.maps, trajectory.grams, tuple(queries))
             gradient += family.rows(theta, weighted, adjoint(layers, weighted, seed)).sum(0)
         else:
-            gradient += rows.T @ (chunk.weight * residual[:, 0])
+            gradient += rows.T @ (weight * residual[:, 0])
     return Linearisation(total / sample.count, gradient / sample.count, curvature / sample.count)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
-from interp.models.training.tails import spread_spectra
+from interp.models.training.tails import spread_norms, spread_spectra
 
 __all__ = ["Sample", "fresh_sample", "training_sample"]
 
@@ -29,16 +31,20 @@ class Sample:
     variances: Float[Tensor, " dim"]  # eigenvalues of C
     sign: int  # of the read-out
     closed_form: bool  # the average over x_t is taken in closed form
+    cap: float = math.inf  # losses well above it count by their logarithm
 
     @property
     def count(self) -> int:
         return self.gram.shape[0]
 
+    def capped(self, cap: float) -> Sample:
+        return dataclasses.replace(self, cap=cap)
+
     def chunks(self) -> list[Sample]:
         columns = (self.gram, self.query, self.oracle, self.weight)
         parts = zip(*(column.split(CHUNK) for column in columns), strict=True)
         return [
-            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form)
+            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form, self.cap)
             for gram, query, oracle, weight in parts
         ]
 
@@ -55,8 +61,10 @@ def fresh_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) 
 
 
 def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
-    """``count`` prompts with rare spectra drawn often (see ``interp.models.training.tails``).
+    """``count`` prompts with rare ones drawn often (see ``interp.models.training.tails``).
 
+    In the basis of the eigenvectors of Sigma, with Lambda its eigenvalues and z the first d of n standard normals,
+    alpha = Lambda w + sigma Lambda^(1/2) z and the label energy is |Lambda^(1/2) w + sigma z|^2 + sigma^2 |others|^2.
     That needs isotropic inputs, keys that are the context alone, and more of them than dimensions; otherwise the
     prompts are plain.
     """
@@ -68,14 +76,15 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    pairs = [torch.linalg.eigh(_outer(normal(min(BLOCK, count - i), context, dim))) for i in range(0, count, BLOCK)]
+    inputs = (normal(min(BLOCK, count - start), context, dim) for start in range(0, count, BLOCK))
+    pairs = [torch.linalg.eigh(x.mT @ x) for x in inputs]
     plain, vectors = (torch.cat(column) for column in zip(*pairs, strict=True))
     spectra, weight = spread_spectra(plain, context, generator)
     sigma = task.noise.sample(count, generator)[:, None]
-    w, z = task.weight_std * normal(count, dim), normal(count, dim)  # in the basis of the eigenvectors
-    rest = normal(count, context - dim).square().sum(1, keepdim=True)
+    w, noise, pair_weight = spread_norms(normal(count, dim), normal(count, context), generator)
+    w, z, rest = task.weight_std * w, noise[:, :dim], noise[:, dim:].square().sum(1, keepdim=True)
     alpha = spectra * w + sigma * spectra.sqrt() * z
-    energy = spectra * w.square() + 2.0 * sigma * spectra.sqrt() * w * z + (sigma * z).square()
+    energy = (spectra.sqrt() * w + sigma * z).square()
     oracle = alpha / (spectra + (sigma / task.weight_std) ** 2)
     gram = torch.zeros(count, dim + 1, dim + 1, dtype=torch.float64)
     gram[:, :dim, :dim] = (vectors * spectra[:, None]) @ vectors.mT
@@ -83,11 +92,7 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
     gram[:, dim, dim] = (energy.sum(1, keepdim=True) + sigma.square() * rest)[:, 0]
     query = torch.zeros(count, 1, dim + 1, dtype=torch.float64)
     query[:, 0, :dim] = normal(count, dim)
-    return _sample(task, spec, gram, query, (vectors @ oracle[..., None])[..., 0], weight)
-
-
-def _outer(x: Tensor) -> Tensor:
-    return x.mT @ x
+    return _sample(task, spec, gram, query, (vectors @ oracle[..., None])[..., 0], weight * pair_weight)
 
 
 def _sample(

@@ -23,6 +23,7 @@ from interp.models.training.sample import Sample, training_sample
 
 __all__ = ["Step", "balanced", "search"]
 
+CAP = 30.0  # a network that has just reached a loss first meets a new sample with losses above 30 times it tamed
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
 
 
@@ -52,7 +53,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
 
         return journal.run(name, start, run)
 
-    def best(kind: Parametrisation, starts: Iterator[tuple[str, Tensor]]) -> list[Tensor]:
+    def best(kind: Parametrisation, starts: Iterator[tuple[str, Tensor]]) -> list[Progress]:
         """A few steps from everywhere, then the most promising to the end."""
         scanned = [
             (name, descend(kind, name, Progress(theta=theta), small, optimiser.scan_iterations))
@@ -60,10 +61,10 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         ]
         front = _distinct(scanned, 2 * optimiser.keep)
         ends = [(name, descend(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
-        return [end.theta for _, end in _distinct(ends, optimiser.keep)]
+        return [end for _, end in _distinct(ends, optimiser.keep)]
 
-    kept: list[Tensor] = []
-    scouts: list[Tensor] = []
+    kept: list[Progress] = []
+    scouts: list[Progress] = []
     for depth in range(1, recipe.layers + 1):
         starts = list(_grown(family, kept, depth, optimiser.seed, optimiser.attempts, "grow"))
         if scout is not None and isinstance(family, Dense):
@@ -72,12 +73,16 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         kept = best(family, iter(starts))
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
         sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
-        ends = [
-            (name, descend(family, name, Progress(theta=theta), sample, iterations))
-            for name, theta in ((f"polish-{recipe.layers}.{stage}.{i}", theta) for i, theta in enumerate(kept))
-        ]
-        kept = [end.theta for _, end in _distinct(ends, 1)]
-    return kept[0]
+        ends = []
+        for i, end in enumerate(kept):
+            name = f"polish-{recipe.layers}.{stage}.{i}"
+            # Prompts far worse than any seen so far would drag the network into another valley if they counted in full.
+            tamed = descend(
+                family, f"{name}~", Progress(theta=end.theta), sample.capped(CAP * max(end.loss, 1e-30)), iterations
+            )
+            ends.append((name, descend(family, name, Progress(theta=tamed.theta), sample, iterations)))
+        kept = [end for _, end in _distinct(ends, max(1, len(kept) // 2))]
+    return kept[0].theta
 
 
 def _distinct(ends: list[tuple[str, Progress]], keep: int) -> list[tuple[str, Progress]]:
@@ -102,13 +107,13 @@ def _generator(*parts: int) -> torch.Generator:
 
 
 def _grown(
-    family: Parametrisation, kept: list[Tensor], depth: int, seed: int, attempts: int, word: str
+    family: Parametrisation, kept: list[Progress], depth: int, seed: int, attempts: int, word: str
 ) -> Iterator[tuple[str, Tensor]]:
     """Every kept network with an idle layer at every place; further attempts also disturb the layers it had."""
     if not kept:
         for attempt in range(attempts):
             yield f"{word}-1.{attempt}", family.idle(_generator(seed, 3, attempt))[None]
-    for parent, theta in enumerate(kept):
+    for parent, theta in enumerate(end.theta for end in kept):
         for place in range(depth):
             for attempt in range(attempts):
                 generator = _generator(seed, 4, depth, parent, place, attempt)
@@ -120,11 +125,11 @@ def _grown(
 
 
 def _widened(
-    family: Dense, scout: Parametrisation, scouts: list[Tensor], depth: int, seed: int, attempts: int
+    family: Dense, scout: Parametrisation, scouts: list[Progress], depth: int, seed: int, attempts: int
 ) -> Iterator[tuple[str, Tensor]]:
     """The diagonal networks as dense ones, plus noise of 2 % of the largest weight of each matrix."""
-    for parent, theta in enumerate(scouts):
-        weights = balanced(*scout.weights(theta))
+    for parent, end in enumerate(scouts):
+        weights = balanced(*scout.weights(end.theta))
         for attempt in range(attempts):
             generator = _generator(seed, 5, depth, parent, attempt)
             noisy = [

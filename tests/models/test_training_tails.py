@@ -8,7 +8,7 @@ import torch
 from interp.models.specification import AttentionSpec, ModelSpec
 from interp.models.tasks import task_from_dict
 from interp.models.training.sample import fresh_sample, training_sample
-from interp.models.training.tails import spread_spectra
+from interp.models.training.tails import spread_norms, spread_spectra
 
 COUNT = 20_000
 
@@ -54,6 +54,24 @@ def test_rare_spectra_come_often():
     below = spread[:, 0] < plain[:, 0].min()
     assert float(below.double().mean()) > 0.001
     assert float(weight[below].sum()) < 20
+
+
+def test_weighted_means_are_those_of_normal_vectors():
+    generator = torch.Generator().manual_seed(0)
+    first, second = (torch.randn(COUNT, size, generator=generator, dtype=torch.float64) for size in (10, 20))
+    wide, noise, weight = spread_norms(first, second, generator)
+    assert float(weight.max()) <= 2.0
+    plain = torch.randn(COUNT, 30, generator=generator, dtype=torch.float64)
+    for statistic in (
+        lambda a, b: torch.ones(COUNT, dtype=torch.float64),
+        lambda a, b: a.square().sum(1),
+        lambda a, b: b.square().sum(1).square(),
+        lambda a, b: a[:, 0] * b[:, 0],
+        lambda a, b: (a.square().sum(1) > 25).double(),
+        lambda a, b: a.square().sum(1) * b.square().sum(1),
+    ):
+        agree(weight * statistic(wide, noise), statistic(plain[:, :10], plain[:, 10:]))
+    assert float((wide.square().sum(1) > first.square().sum(1).max()).double().mean()) > 0.02
 
 
 @pytest.mark.parametrize("weight_std", [1.0, 0.5])
