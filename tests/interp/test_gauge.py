@@ -77,7 +77,7 @@ def test_maps_match_their_tensor_and_their_adjoint(basis):
 @pytest.mark.parametrize(("tokens", "expected"), [([["x", 3], ["y", 1]], 7), ([["x", 3], ["y", 2]], 8)])
 def test_the_basis_is_every_equivariant_map(tokens, expected):
     """The K that rotations and reflections of x (and of y) leave alone form a space of that dimension, and the basis
-    spans it. Invariance under a few random group elements is invariance under the group they generate, which is dense."""
+    spans it. Invariance under a few random elements is invariance under the group they generate, which is dense."""
     spec = ModelSpec.from_dict({"tokens": tokens})
     D, generator = spec.width, torch.Generator().manual_seed(0)
 
@@ -99,7 +99,7 @@ def test_the_basis_is_every_equivariant_map(tokens, expected):
 
 
 def test_dead_coordinates_are_dead_and_live_ones_are_not():
-    model, grams, network, live = setting()
+    _, grams, network, live = setting()
     assert not live.maps[-1][:DIM].any()  # x is not read after the last layer
     base = forward(network, grams.gram, grams.query)
     generator = torch.Generator().manual_seed(5)
