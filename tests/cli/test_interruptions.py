@@ -23,7 +23,7 @@ def test_an_interrupt_leaves_nothing_half_written(
     folder.mkdir()
     ours, theirs = pty.openpty()
     # More prompts than could be analysed before the signal comes.
-    line = [command, tiny, "--json", "--prompts", "1000000", "--report", str(folder / "report.html")]
+    line = [command, tiny, "--json", "--prompts", "400000", "--report", str(folder / "report.html")]
     process = subprocess.Popen(
         line, env={**environment, "TERM": "xterm"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs
     )
