@@ -65,6 +65,11 @@ class NoiseLaw:
         return levels[(uniform * len(levels)).long().clamp(max=len(levels) - 1)]
 
 
+def _as_float(value: Any) -> Any:
+    """Whole numbers of a document as floats; anything else as it is, for the checks to refuse."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _is_level(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
@@ -168,8 +173,8 @@ class NoisyRegression:
             dim=fields["dim"],
             context=fields["context"],
             noise=NoiseLaw.from_dict(fields["noise"]),
-            covariance=None if covariance is None else tuple(covariance),
-            weight_std=fields.get("weight_std", 1.0),
+            covariance=None if covariance is None else tuple(_as_float(v) for v in covariance),
+            weight_std=_as_float(fields.get("weight_std", 1.0)),
         )
 
     def to_dict(self) -> dict[str, Any]:
