@@ -25,7 +25,13 @@ def test_an_interrupt_leaves_nothing_half_written(
     # More prompts than could be analysed before the signal comes.
     line = [command, tiny, "--json", "--prompts", "400000", "--report", str(folder / "report.html")]
     process = subprocess.Popen(
-        line, env={**environment, "TERM": "xterm"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs
+        line,
+        env={**environment, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        # A shell that runs the suite in the background has its children ignore the signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(theirs)
     seen = b""
