@@ -30,16 +30,17 @@ from interp.models.training.parametrisation import Omegas
 from interp.models.training.sample import Sample
 from interp.results import OmegaEffect, OmegaEffects
 
-__all__ = ["KeptOmegas", "heavy_sample", "omega_effects", "refitted"]
+__all__ = ["Full", "KeptOmegas", "compensated", "heavy_sample", "omega_effects", "refitted"]
 
 NAMES = ("xx", "xy", "yx", "yy")
+Cut = tuple[tuple[str, ...], int | None]  # which omegas are taken out, and of which layer (None: of all)
 POOL = 16  # prompts drawn for every one that is kept
 BATCH = 128  # prompts kept at a time
 SHRUNK = (1.0, 0.7, 0.5)
 DAMPING = (1e-2, 1e-1)  # of the Gauss-Newton starts, relative to the diagonal
 STEPS, TOLERANCE = 6, 2e-2  # of the refit: at most, and the relative gain of two steps that ends it
 ROWS_PER_PARAMETER = 16  # fewest prompts per coefficient for a refit
-OPERATIONS = 4e10  # floating point operations that the refits may take, about 10 s
+OPERATIONS = 2.5e10  # floating point operations that the refits may take, about 4 s
 
 
 class KeptOmegas(Omegas):
@@ -82,7 +83,7 @@ def heavy_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) 
 
 
 @dataclass(frozen=True, eq=False)
-class _Full:
+class Full:
     """All coefficients as recovered, with the quadratic model of the loss around them."""
 
     family: KeptOmegas
@@ -91,9 +92,9 @@ class _Full:
     local: Linearisation
 
 
-def refitted(full: _Full, family: KeptOmegas) -> Float[Tensor, "layer 4"]:
+def refitted(full: Full, family: KeptOmegas) -> Float[Tensor, "layer 4"]:
     """The coefficients of ``family`` with the least loss that a few damped Gauss-Newton steps find."""
-    starts = [*(factor * full.table * family.kept for factor in SHRUNK), *_compensated(full, family)]
+    starts = [*(factor * full.table * family.kept for factor in SHRUNK), *compensated(full, family)]
     before, start = min(((loss(family, theta, full.sample), theta) for theta in starts), key=lambda pair: pair[0])
     now = Progress(theta=start)
     while now.iteration < STEPS and not now.done:
@@ -104,7 +105,7 @@ def refitted(full: _Full, family: KeptOmegas) -> Float[Tensor, "layer 4"]:
     return now.theta
 
 
-def _compensated(full: _Full, family: KeptOmegas) -> Iterator[Float[Tensor, "layer 4"]]:
+def compensated(full: Full, family: KeptOmegas) -> Iterator[Float[Tensor, "layer 4"]]:
     """Steps of the kept coefficients that make up for the lost ones to second order of the loss: with H and b its
     (Gauss-Newton) matrix and gradient, H_kk step = -b_k + H_kl theta_l."""
     H, b, theta = full.local.curvature, full.local.gradient, full.table.flatten()
@@ -134,7 +135,7 @@ def omega_effects(
     """Effects on the excess loss of taking omegas out of the algorithm with the coefficients ``table``.
 
     ``kept`` says which belong to the algorithm and have a say. Scored on ``prompts`` prompts, refitted on half as
-    many others: nothing when that is too few for the coefficients, or as far as ``OPERATIONS`` goes.
+    many others, unless that is too few for the coefficients or takes more than ``OPERATIONS``.
     """
     family = KeptOmegas(kept.to(table.dtype), task.dim, scale, float(spec.residual))
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]
@@ -143,19 +144,16 @@ def omega_effects(
     def excess(family: KeptOmegas, theta: Tensor) -> Float[Tensor, " prompt"]:
         return 2.0 * score.weight * adjusted_losses(family, theta, score)  # the adjusted loss is half of it
 
-    full = _Full(family, table, fit, linearise(family, table, fit))
+    full = Full(family, table, fit, linearise(family, table, fit))
     before = excess(family, table)
-    each = (STEPS + 2) * fit.count * len(table) * 32 * (task.dim + 1) ** 3
-    affordable, note = int(OPERATIONS / each), None
-    if fit.count < ROWS_PER_PARAMETER * int(kept.sum()):
-        affordable, note = 0, f"not refitted: {fit.count} prompts for {int(kept.sum())} coefficients (--prompts)"
-    best = excess(family, refitted(full, family)) if affordable > 0 else None
+    cuts = list(_cuts(kept))
+    refits, note = _allowed(fit, kept, cuts)
+    best = excess(family, refitted(full, family)) if refits else None
     effects = []
-    for names, layer in _cuts(kept):
+    for names, layer in cuts:
         cut = family.without(names, layer)
         zeroed = excess(cut, table)
-        affordable -= 1
-        after = excess(cut, refitted(full, cut)) if affordable > 0 else None
+        after = excess(cut, refitted(full, cut)) if (names, layer) in refits else None
         effects.append(
             OmegaEffect(
                 **_paired("zeroed", zeroed, before),
@@ -165,13 +163,11 @@ def omega_effects(
                 layer=layer,
             )
         )
-    if affordable <= 0 and note is None:
-        note = "some are not refitted, because that would take too long"
-    whole, error = mean_with_error(before)
+    unabridged, error = mean_with_error(before)
     return OmegaEffects(
         family=name,
         prompts=score.count,
-        excess=whole,
+        excess=unabridged,
         excess_stderr=error,
         **_paired("refitted", best, before),
         effects=tuple(effects),
@@ -179,7 +175,21 @@ def omega_effects(
     )
 
 
-def _cuts(kept: Bool[Tensor, "layer 4"]) -> Iterator[tuple[tuple[str, ...], int | None]]:
+def _allowed(fit: Sample, kept: Bool[Tensor, "layer 4"], cuts: list[Cut]) -> tuple[list[Cut], str | None]:
+    """Which cuts are followed by a refit: all, those in all layers at once, or none; and why not all."""
+    coefficients = int(kept.sum())
+    if fit.count < ROWS_PER_PARAMETER * coefficients:
+        return [], f"not refitted: {fit.count} prompts are too few for {coefficients} coefficients (--prompts)"
+    each = (STEPS + 2) * fit.count * len(kept) * 32 * fit.gram.shape[-1] ** 3
+    if each * (len(cuts) + 1) <= OPERATIONS:
+        return cuts, None
+    whole = [cut for cut in cuts if cut[1] is None]
+    if each * (len(whole) + 1) <= OPERATIONS:
+        return whole, "single layers are not refitted, because that would take too long"
+    return [], "not refitted, because that would take too long"
+
+
+def _cuts(kept: Bool[Tensor, "layer 4"]) -> Iterator[Cut]:
     """What is taken out: each coefficient in all layers, xy and yy together, each coefficient of each layer."""
     present = [name for name, column in zip(NAMES, kept.T, strict=True) if bool(column.any())]
     for name in present:

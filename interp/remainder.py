@@ -11,6 +11,7 @@ the layer does (output-weighted estimates), against the network as it is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -87,6 +88,8 @@ def remainders(
     for layer, projection in enumerate(projections):
         without, replaced = swapped(layers, layer), swapped(omegas, layer)
         energy = 1.0 - projection.explained / projection.energy if projection.energy > 0 else None
+        if energy is not None and not math.isfinite(energy):
+            energy = None
         described, why = _described(network, spec, live, layer, layers.coefficients[layer], energy)
         blocks, rank, leading = described or (None, None, None)
         out.append(
@@ -136,7 +139,7 @@ def _described(
 ) -> tuple[_Description | None, str | None]:
     """(Energy by block, participation ratio, leading shares), or why there are none."""
     if energy is None:
-        return None, "the layer has no say in the prediction"
+        return None, "the layer has no say in the prediction, or its weights overflow"
     if energy < NOTHING:
         return None, "nothing is left over"
     if spec.width > WIDEST:

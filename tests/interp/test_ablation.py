@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from interp.ablation import NAMES, KeptOmegas, heavy_sample, omega_effects
+from interp.ablation import NAMES, Full, KeptOmegas, compensated, heavy_sample, omega_effects, refitted
 from interp.models.gram import forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
@@ -94,7 +94,7 @@ def test_every_coefficient_is_taken_out_of_all_layers_and_of_each() -> None:
         ("yx", 1),
         ("yy", 1),
     ]  # fmt: skip
-    assert found.note is not None and "32 prompts for 6 coefficients" in found.note
+    assert found.note is not None and "32 prompts are too few for 6 coefficients" in found.note
     assert {e.refitted for e in found.effects} == {None} and found.refitted is None
     # A coefficient that only one layer has is the same taken out of all layers or of that one.
     assert replace(effect(found, "xy", 0), layer=None) == effect(found, "xy")
@@ -125,13 +125,14 @@ def test_the_order_of_the_channels_does_not_matter() -> None:
 
 
 def test_refits_stop_when_they_would_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is zeroed is still measured; refits are made as far as the allowance goes, whole columns first."""
-    monkeypatch.setattr("interp.ablation.OPERATIONS", 6e8)
-    found = effects(REFERENCES[0][1], spec_for(3, 8, {"uniform": [0, 1]}), 4096)
-    assert found.note is not None and "too long" in found.note
-    refits = [e.refitted is not None for e in found.effects]
-    assert refits == sorted(refits, reverse=True) and refits[0] and not refits[-1]
-    assert None not in {e.zeroed for e in found.effects}
+    """What is zeroed is still measured; those of single layers go first."""
+    for allowance, refitted_too in ((1e9, {None, 0, 1}), (1.5e8, {None}), (1e7, set())):
+        monkeypatch.setattr("interp.ablation.OPERATIONS", allowance)
+        found = effects(REFERENCES[0][1], spec_for(3, 8, {"uniform": [0, 1]}), 1024)
+        assert {e.layer for e in found.effects if e.refitted is not None} == refitted_too
+        assert (found.refitted is None) == (not refitted_too)
+        assert None not in {e.zeroed for e in found.effects}
+        assert (found.note is None) == (allowance == 1e9) and (found.note is None or "too long" in found.note)
 
 
 # --- the parts ------------------------------------------------------------------------------------------------------
@@ -157,6 +158,19 @@ def test_kept_omegas_hold_the_others_at_zero() -> None:
         assert float(local.gradient[k]) == pytest.approx(slope, abs=1e-8 * float(local.gradient.abs().max()))
     assert not bool(local.gradient[kept.flatten() == 0].any())
     assert family.without(("xy", "yy"), 1).kept[1].tolist() == [kept[1, 0], 0, kept[1, 2], 0]
+
+
+def test_the_other_coefficients_make_up_for_a_small_lost_one() -> None:
+    """To second order: the loss of the compensated start is that of the refit, where zeroing alone costs far more."""
+    spec = spec_for(10, 20, {"choice": [1, 3]})
+    table = torch.tensor(REFERENCES[0][1], dtype=torch.float64)
+    sample = heavy_sample(task_from_dict(spec.task), spec, 1024, 0)
+    family = KeptOmegas(TWO_LAYERS.to(torch.float64), 10, 1.0, 1.0)
+    full = Full(family, table, sample, linearise(family, table, sample))
+    cut = family.without(("yy",), 1)
+    starts = [loss(cut, theta, sample) for theta in compensated(full, cut)]
+    zeroed, best = loss(cut, table, sample), loss(cut, refitted(full, cut), sample)
+    assert min(starts) - best < 0.3 * (zeroed - best)
 
 
 def test_heavy_prompts_are_drawn_more_often_and_weighted_back() -> None:

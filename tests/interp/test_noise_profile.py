@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import planting
 import pytest
@@ -11,7 +12,6 @@ import torch
 from interp.algorithms.baselines import Baseline
 from interp.algorithms.ridge import ConstRR
 from interp.models.gram import forward, head_layers
-from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts, task_from_dict
 from interp.noise_profile import noise_levels, noise_profile, readout_weights
 from interp.results import NoiseProfile, ProfileSeries
@@ -33,7 +33,7 @@ def series(found: NoiseProfile, name: str) -> ProfileSeries:
     return next(s for s in found.series if s.name == name)
 
 
-def one_step(eta: float, dim: int, context: int, **fields: object) -> planting.LinearTransformer:
+def one_step(eta: float, dim: int, context: int, **fields: Any) -> planting.LinearTransformer:
     P, Q = planting.block_scalar_heads(torch.tensor([[0.0, 0.0, -eta, 0.0]], dtype=torch.float64), dim)
     return planting.LinearTransformer(spec=planting.spec_for(dim, context, **fields), P=P, Q=Q)
 
@@ -83,26 +83,45 @@ def test_a_profile_is_the_mean_distance_to_ridge_with_the_true_noise() -> None:
 
 
 @pytest.mark.parametrize("keys", ["context", "all"])
-@pytest.mark.parametrize("covariance", [None, [0.3, 1.0, 2.5]])
+@pytest.mark.parametrize("covariance", [None, [0.05, 1.0, 4.0]])
 def test_the_excess_is_what_the_loss_exceeds_the_oracles_by(keys: str, covariance: list[float] | None) -> None:
-    """Also where the weights depend on the query (keys "all"), and with anisotropic inputs."""
-    model = planting.random_dense(3, 2, 3, size=0.4)
-    spec = model.spec.to_dict() | {"attention": {"keys": keys, "scale": "1"}}
-    spec["task"] = dict(spec["task"]) | {"covariance": covariance} if covariance else spec["task"]
-    model = planting.LinearTransformer(spec=ModelSpec.from_dict(spec), P=model.P, Q=model.Q)
+    """Also where the weights depend on the query (keys "all"), and with anisotropic inputs: within four standard
+    errors of the mean difference of the squared errors on many other prompts."""
+    fields: dict[str, Any] = {"attention": {"keys": keys}}
+    if covariance is not None:
+        fields["task"] = planting.spec_for(3, 7).to_dict()["task"] | {"covariance": covariance}
+    model = one_step(0.03, 3, 7, **fields)
     task = task_from_dict(model.spec.task)
-    found = series(profile(model, 1500), "network")
-    for column, sigma in enumerate((0.0, 2.5, 6.0)):
-        place = (0, 5, 12)[column]
-        drawn = task.with_noise(NoiseLaw(kind="fixed", values=(sigma,))).sample(20_000, 99)
-        layers = head_layers(model, task.context)
-        w = readout_weights(layers, drawn, model.spec)[-1]
+    found = series(profile(model, 2500), "network")
+    for place, sigma in ((0, 0.0), (5, 2.5), (12, 6.0)):
+        drawn = task.with_noise(NoiseLaw(kind="fixed", values=(sigma,))).sample(80_000, 99)
+        w = readout_weights(head_layers(model, task.context), drawn, model.spec)[-1]
         predicted, target = (w * drawn.x_query).sum(-1), drawn.target.flatten()
         gap = (predicted - target) ** 2 - (task.oracle(drawn).flatten() - target) ** 2
         excess, error = found.excess[place], found.stderr[place]
         assert excess is not None and error is not None
         spread = math.hypot(error, float(gap.std()) / math.sqrt(len(gap)))
+        assert spread < 0.12 * excess  # sharp enough to notice a wrong metric
         assert abs(excess - float(gap.mean())) < 4 * spread
+
+
+def test_with_the_query_among_the_keys_the_excess_is_that_of_its_own_query() -> None:
+    """Then w depends on x_t: with G + x_t x_t^T for G one step is still eta alpha, but two steps are not two."""
+    P, Q = planting.block_scalar_heads(torch.tensor([[-0.05, 0.0, -0.03, 0.0]] * 2, dtype=torch.float64), 3)
+    spec = planting.spec_for(3, 7, attention={"keys": "all"})
+    found = series(profile(planting.LinearTransformer(spec=spec, P=P, Q=Q), 40), "network")
+    drawn = task_from_dict(spec.task).with_noise(NoiseLaw(kind="fixed", values=(0.5,))).sample(40, 0)
+    grams = drawn.grams(spec)
+    layers = head_layers(planting.LinearTransformer(spec=spec, P=P, Q=Q), 7)
+    predicted = -forward(layers, grams.gram, grams.query).queries[-1][:, 0, 3]
+    expected = (predicted - task_from_dict(spec.task).oracle(drawn).flatten()).square()
+    assert found.excess[1] == pytest.approx(float(expected.mean()), rel=1e-9)
+
+
+def test_a_readout_of_the_other_sign_predicts_the_same() -> None:
+    """+y with omega_yx = +eta is the same step as -y with -eta."""
+    flipped = one_step(-0.03, 3, 7, readout={"sign": 1})
+    assert profile(flipped, 20).series[0].excess == pytest.approx(profile(one_step(0.03, 3, 7), 20).series[0].excess)
 
 
 def test_readout_weights_predict_what_the_network_predicts() -> None:

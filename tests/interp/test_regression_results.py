@@ -56,6 +56,8 @@ def test_a_planted_diag_network() -> None:
         for row in rows:
             for b in row.bins:
                 assert b.predicted == pytest.approx(b.observed, rel=1e-6) == pytest.approx(b.by_weights, rel=1e-6)
+    bare = found.step[1].bins[-1]
+    assert bare.without is not None and bare.without > 1.05 * bare.predicted  # omega_xy shortens the step
     assert found.shrinkage[0].r2 == found.step[1].r2 == pytest.approx(1.0, abs=1e-6)
     assert [m.layer for m in found.momentum] == [0, 1] == [r.layer for r in found.remainder]
     assert found.momentum[0].step == pytest.approx(0.04, rel=1e-9)
@@ -91,7 +93,29 @@ def test_every_kind_of_model_has_one(fields: dict[str, Any]) -> None:
     result = analyse(planting.checkpoint(LinearTransformer(spec=spec, P=model.P, Q=model.Q)), prompts=PROMPTS)
     found = regression(result)
     assert Analysis.from_dict(json.loads(json.dumps(result.to_dict(), allow_nan=False))) == result
-    assert len(found.remainder) == 2 and found.profile.series[0].excess[0] is not None
+    assert found.profile.series[0].excess[0] is not None
+    for row, layer in zip(found.remainder, result.layers, strict=True):
+        assert row.energy == pytest.approx(layer.split.residual, abs=1e-12)
+
+
+def test_families_with_other_terms_are_judged_by_the_four_omegas() -> None:
+    """A matrix in place of omega_yx, and trace terms: what is predicted is by the recovered algorithm all the same."""
+    spec = planting.spec_for(3, 8, 2.0)
+    Q = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
+    Q[:, 0, :3, :3] = torch.tensor([[0.05, 0.02, 0.0], [0.0, 0.02, 0.01], [0.01, 0.0, 0.08]], dtype=torch.float64)
+    P = torch.zeros_like(Q)
+    P[:, 0, 3, 3] = -1.0
+    traces = planting.trace_heads({"y:xx": torch.tensor([-0.01, -0.01], dtype=torch.float64)}, 3)
+    gd = planting.block_scalar_heads(torch.tensor([[0.0, 0.0, -0.04, 0.0]] * 2, dtype=torch.float64), 3)
+    both = tuple(torch.cat(pair, 1) for pair in zip(gd, traces, strict=True))
+    for heads, verdict in (((P, Q), "preconditioned-gd"), (both, "equivariant")):
+        model = LinearTransformer(spec=spec, P=heads[0], Q=heads[1])
+        result = analyse(planting.checkpoint(model), prompts=PROMPTS)
+        found = regression(result)
+        assert (result.verdict.algorithm, found.omegas.family) == (verdict, "diag")
+        for row in (*found.shrinkage, *found.step):
+            for b in row.bins:
+                assert b.predicted == pytest.approx(b.observed, rel=1e-6, abs=1e-9)
 
 
 def test_where_the_noise_drives_too_many_prompts_into_the_clip_there_is_no_figure() -> None:

@@ -83,6 +83,7 @@ def test_prompts_are_grouped_by_noise() -> None:
     assert groups({"fixed": 1.0}) == [(1.0, 1.0)]
     assert groups({"uniform": [2.0, 2.0]}) == [(2.0, 2.0)]
     assert groups({"choice": [3.0, 1.0]}) == [(1.0, 1.0), (3.0, 3.0)]
+    assert groups({"choice": [1.0, 2.0, 3.0, 4.0]}) == [(float(k), float(k)) for k in range(1, 5)]
     low, middle, high = groups({"uniform": [0.0, 5.0]})
     assert 0 <= low[0] < low[1] < middle[0] < middle[1] < high[0] < high[1] <= 5
     assert len(groups({"choice": [float(k) for k in range(9)]})) == 3
