@@ -60,6 +60,10 @@ def analyse(
             "attention.keys is 'causal'; identification needs shared keys ('context' or 'all'), causal models can only "
             "be inspected and unrolled"
         )
+    if spec.readout.channel != "y":
+        raise LayoutError(
+            f"readout.channel is {spec.readout.channel!r}, expected 'y', the label that {task.name} asks for"
+        )
     _require_affordable(model, prompts)
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(6)]
 
@@ -99,7 +103,7 @@ def analyse(
 
     progress("measuring how it adapts to noise")
     regression = None
-    if best is not None and spec.readout.channel == "y":
+    if best is not None:
         regression = describe_regression(
             network,
             spec,

@@ -187,25 +187,26 @@ def least_squares(
     # What is fitted exactly is still only known to rounding.
     floor = ROUNDING * flat.norm() * ((Vh.mT * inverse) ** 2).sum(-1).sqrt() / scale
     stderr = (root**2).sum(-1).sqrt() + floor
-    determined, partners = _determined(S, Vh, kept, norms)
+    determined, partners = _determined(Vh[kept], norms)
     power = float((flat**2).sum())
     return Estimate(theta, stderr, determined, partners, float((residual**2).sum()) / power if power > 0 else 0.0)
 
 
 def _determined(
-    S: Tensor, Vh: Tensor, kept: Tensor, norms: Tensor
+    kept: Float[Tensor, "direction parameter"], norms: Float[Tensor, " parameter"]
 ) -> tuple[tuple[bool, ...], tuple[tuple[int, ...], ...]]:
-    """Which parameters have no part in a direction that the data leave free, and the others of that direction."""
-    free = Vh[~kept]
-    share = (free**2).sum(0).sqrt()
+    """Which parameters have no part in a direction that the data leave free, and the others of that direction.
+
+    The rows of ``kept`` are the directions that the data fix. Of the free ones, the unit vector with most of parameter
+    k is column k of the projector on them, scaled.
+    """
+    free = torch.eye(len(norms), dtype=kept.dtype) - kept.mT @ kept
+    share = free.diagonal().clamp_min(0.0).sqrt()
     determined = tuple(bool(ok) for ok in (share < 0.01) & (norms > 0))
     partners = []
     for k, ok in enumerate(determined):
-        if ok or len(free) == 0:
-            partners.append(())
-            continue
-        direction = free[free[:, k].abs().argmax()]
-        partners.append(tuple(int(j) for j in torch.nonzero(direction.abs() > 0.1).flatten() if int(j) != k))
+        shares = free[:, k].abs() / share[k].clamp_min(1e-300)
+        partners.append(() if ok else tuple(int(j) for j in torch.nonzero(shares > 0.1).flatten() if int(j) != k))
     return determined, tuple(partners)
 
 
