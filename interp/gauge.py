@@ -26,8 +26,8 @@ from interp.models.gram import HeadLayers, adjoint, forward
 
 __all__ = ["LiveCoordinates", "Projection", "live_coordinates", "project", "weight_tensor"]
 
-# A derivative this small beside the largest one of its layer is rounding: exact zeros stay exact through the recursion,
-# cancellations between heads leave about 1e-16.
+# A derivative this small beside the largest one of its layer and prompt is rounding: exact zeros stay exact through the
+# recursion, cancellations between heads leave about 1e-16. By prompt, because a divergent one would hide the others.
 DEAD = 1e-12
 
 
@@ -63,12 +63,11 @@ def live_coordinates(
     generator = torch.Generator().manual_seed(0)  # any generic combination does; the result is a zero pattern
     seed = torch.zeros_like(query)
     seed[..., list(readout)] = torch.randn(*query.shape[:2], len(readout), generator=generator, dtype=query.dtype)
-    gammas = torch.stack([g.abs().amax(0) for g in adjoint(layers, trajectory, seed)])
-    occupied = torch.stack([g.diagonal(dim1=-2, dim2=-1).amax(0) for g in trajectory.grams])
-    top = gammas.amax((-1, -2), keepdim=True)
+    gammas = [g.abs() for g in adjoint(layers, trajectory, seed)]
+    occupied = [g.diagonal(dim1=-2, dim2=-1) for g in trajectory.grams]
     return LiveCoordinates(
-        maps=(gammas > DEAD * top) & (top > 0),
-        channels=occupied > DEAD * occupied.amax(-1, keepdim=True),
+        maps=torch.stack([(g > DEAD * g.amax((-1, -2), keepdim=True)).any(0) for g in gammas]),
+        channels=torch.stack([(d > DEAD * d.amax(-1, keepdim=True)).any(0) for d in occupied]),
     )
 
 
