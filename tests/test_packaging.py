@@ -127,7 +127,12 @@ def test_every_package_and_data_file_of_the_tree_is_part_of_the_distribution():
     left_out = [
         str(path)
         for path in others
-        if not any(path.match(pattern) for pattern in patterns.get(import_name(path.parent), []))
+        if not any(
+            path.relative_to(folder).match(pattern)
+            for folder in path.parents
+            if folder.parts  # a pattern belongs to a package, and may reach into folders in it
+            for pattern in patterns.get(import_name(folder), [])
+        )
     ]
     assert not left_out, f"no pattern of package-data in pyproject.toml covers {left_out}"
     assert declared <= packages | {import_name(path.parent) for path in others}, "a declared package is empty"
