@@ -363,7 +363,7 @@ class Analysis:
     provenance: Mapping[str, Any]
     probes: tuple[ProbeScore, ...] = ()
     preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
-    regression: Regression | None = None  # None for a network that predicts nothing, or not y
+    regression: Regression | None = None  # None for a network that predicts nothing
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
     schema: str = SCHEMA
 
