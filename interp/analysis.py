@@ -7,15 +7,17 @@ others to tune the baselines. Everything is float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
 from interp.estimates import Prompts, predict, sensitivities
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
-from interp.gauge import live_coordinates
+from interp.gauge import beyond_rounding, live_coordinates, regauged
 from interp.identification import Candidate, choose, fit_families
 from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
 from interp.models.errors import LayoutError, UsageError
@@ -83,8 +85,9 @@ def analyse(
     fit_prompts, test_prompts = (_gram_prompts(p, spec) for p in (fitted, held_out))
     live = live_coordinates(network, fit_prompts.gram[:FEW], fit_prompts.query[:FEW], fit_prompts.readout)
     sensed = sensitivities(network, fit_prompts)
+    sensed = replace(sensed, prediction=_without_rounding(sensed.prediction, network, fit_prompts))
     trajectory = forward(network, test_prompts.gram, test_prompts.query)
-    reference = test_prompts.read(trajectory.queries[-1])
+    reference = _without_rounding(test_prompts.read(trajectory.queries[-1]), network, test_prompts)
 
     progress("fitting the families")
     candidates = fit_families(network, spec, live, fit_prompts, sensed, test_prompts, reference, seeds[2])
@@ -207,6 +210,13 @@ def _unclipped(model: LinearTransformer, prompts: RegressionPrompts) -> Regressi
 def _gram_prompts(prompts: RegressionPrompts, spec: ModelSpec) -> Prompts:
     grams = prompts.grams(spec)
     return Prompts(grams.gram, grams.query, tuple(label_indices(spec)[1]), spec.readout.sign)
+
+
+def _without_rounding(
+    prediction: Float[Tensor, "prompt output"], network: HeadLayers, prompts: Prompts
+) -> Float[Tensor, "prompt output"]:
+    """0 where heads that cancel leave nothing but rounding, so that no family is fitted to it."""
+    return torch.where(beyond_rounding(prediction, predict(regauged(network), prompts)), prediction, 0.0)
 
 
 def _closest(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -24,11 +24,34 @@ from torch import Tensor
 from interp.basis import BasisMap
 from interp.models.gram import HeadLayers, adjoint, forward
 
-__all__ = ["LiveCoordinates", "Projection", "live_coordinates", "project", "weight_tensor"]
+__all__ = [
+    "LiveCoordinates",
+    "Projection",
+    "beyond_rounding",
+    "live_coordinates",
+    "project",
+    "regauged",
+    "weight_tensor",
+]
 
-# A derivative this small beside the largest one of its layer and prompt is rounding: exact zeros stay exact through the
-# recursion, cancellations between heads leave about 1e-16. By prompt, because a divergent one would hide the others.
-DEAD = 1e-12
+# A number that changes by this much (relative) from one gauge to another is rounding.
+ROUNDING = 1e-3
+
+
+def regauged(layers: HeadLayers) -> HeadLayers:
+    """The same network with its heads in another order and rescaled: what changes in its results is rounding.
+
+    Where heads cancel, as they may in a network that has been scrambled, 0 comes out as some 1e-17 times the numbers
+    that cancelled, and no threshold known beforehand tells that from a small effect.
+    """
+    return HeadLayers(P=3.0 * layers.P.flip(1), Q=layers.Q.flip(1) / 3.0, scale=layers.scale, residual=layers.residual)
+
+
+def beyond_rounding(value: Float[Tensor, "prompt ..."], again: Float[Tensor, "prompt ..."]) -> Bool[Tensor, "..."]:
+    """Which entries of ``value`` are more than rounding on at least half of the prompts; ``again`` is its value in
+    another gauge."""
+    change = torch.where(value != 0, (value - again).abs() / value.abs(), torch.inf)
+    return change.nan_to_num(torch.inf).median(0).values < ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +82,16 @@ def live_coordinates(
     Random combinations of the outputs are differentiated, one per prompt, so a derivative vanishes only if it does for
     every output.
     """
-    trajectory = forward(layers, gram, query)
     generator = torch.Generator().manual_seed(0)  # any generic combination does; the result is a zero pattern
     seed = torch.zeros_like(query)
     seed[..., list(readout)] = torch.randn(*query.shape[:2], len(readout), generator=generator, dtype=query.dtype)
-    gammas = [g.abs() for g in adjoint(layers, trajectory, seed)]
-    occupied = [g.diagonal(dim1=-2, dim2=-1) for g in trajectory.grams]
+    networks = (layers, regauged(layers))
+    trajectories = [forward(network, gram, query) for network in networks]
+    gammas = zip(*(adjoint(n, t, seed) for n, t in zip(networks, trajectories, strict=True)), strict=True)
+    grams = zip(*(t.grams for t in trajectories), strict=True)
     return LiveCoordinates(
-        maps=torch.stack([(g > DEAD * g.amax((-1, -2), keepdim=True)).any(0) for g in gammas]),
-        channels=torch.stack([(d > DEAD * d.amax(-1, keepdim=True)).any(0) for d in occupied]),
+        maps=torch.stack([beyond_rounding(*pair) for pair in gammas]),
+        channels=torch.stack([beyond_rounding(*(g.diagonal(dim1=-2, dim2=-1) for g in pair)) for pair in grams]),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import math
 
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
@@ -11,13 +11,15 @@ from interp.models.transformer import LinearTransformer
 
 __all__ = ["linearity_r2"]
 
+ROUNDING = 1e-24  # share of the tokens' mean square below which the spread of their labels is rounding
+
 
 def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[float | None, ...]:
     """R^2 of y_i^l ~ a^l y_i - <w^l, x_i> over all context tokens, with (a, w) from the unrolling and y_i^l read from
     the hooked token-by-token forward, before layer 0 and after every layer.
 
     1 up to rounding for linear layers, whatever the weights: it checks the unrolling, the hooks and the importer at
-    once.
+    once. None where the labels are all the same, or not finite.
     """
     context, query = prompts.tokens(model.spec)
     names = [f"blocks.{layer}.hook_resid_post" for layer in range(model.layers)]
@@ -29,9 +31,10 @@ def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[
     expected = context
     for name, T in zip(names, maps, strict=True):
         expected = expected @ T.mT
-        actual = cache[name][:, : prompts.context, label]
-        spread = ((actual - actual.mean()) ** 2).sum()
-        error = ((actual - expected[..., label]) ** 2).sum()
-        score = float(1.0 - error / spread) if bool(spread > 0) else None
-        scores.append(score if score is not None and torch.isfinite(torch.tensor(score)) else None)
+        tokens = cache[name][:, : prompts.context]
+        actual = tokens[..., label]
+        spread = float(((actual - actual.mean()) ** 2).mean())
+        error = float(((actual - expected[..., label]) ** 2).mean())
+        known = spread > ROUNDING * float((tokens**2).mean())
+        scores.append(1.0 - error / spread if known and math.isfinite(error / spread) else None)
     return tuple(scores)

@@ -37,6 +37,7 @@ def verdict_of(model: LinearTransformer, prompts: int = PROMPTS) -> Analysis:
 def check_planted(planted: Planted, prompts: int = PROMPTS) -> None:
     result = verdict_of(planted.model, prompts)
     assert result.verdict.algorithm == planted.right_verdict, result.families
+    assert ("constant" in result.verdict.summary) is (planted.right_verdict == "unrecognized")
     for layer, row in zip(result.layers, planted.omega, strict=True):
         for name, value in zip(planting.OMEGAS, row.tolist(), strict=True):
             found = layer.omega[name]
@@ -166,10 +167,13 @@ def test_files_of_lower_precision(dtype: torch.dtype, rounding: float, tmp_path:
 
 def test_a_network_that_predicts_nothing() -> None:
     P, Q, _ = planted_heads(3, 8)
-    result = verdict_of(LinearTransformer(spec=planting.spec_for(3, 8), P=0 * P, Q=Q))
-    assert result.verdict.algorithm == "unrecognized"
-    assert "constant" in result.verdict.summary
-    assert not result.verdict.solves_task
+    nothing = verdict_of(LinearTransformer(spec=planting.spec_for(3, 8), P=0 * P, Q=Q))
+    # Without omega_yx the label of the query stays 0, and six scrambled heads leave rounding of it.
+    rounding = verdict_of(planting.random_planted(22, subset=("xx",)).model)
+    for result in (nothing, rounding):
+        assert result.verdict.algorithm == "unrecognized"
+        assert result.verdict.fidelity is None and "constant" in result.verdict.summary
+        assert not result.verdict.solves_task
 
 
 def test_a_clip_that_is_always_met_leaves_nothing_to_analyse() -> None:
