@@ -1,5 +1,11 @@
-"""Every model that ships still runs the algorithm of its golden file."""
+"""Every model that ships still runs the algorithm of its golden file.
 
+A new model gets one with ``interp-probe check zoo:NAME --golden tests/golden/zoo/NAME.json --update --prompts 1024``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +16,13 @@ GOLDEN = Path(__file__).parent / "golden" / "zoo"
 
 
 @pytest.mark.parametrize("name", zoo_names())
-def test_zoo_model_runs_the_algorithm_of_its_golden_file(name, recovered_algorithm):
+def test_zoo_model_runs_the_algorithm_of_its_golden_file(
+    name: str, recovered_algorithm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of the losses a golden file keeps one thing, that the task is solved or not: a few prompts say so.
+    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
     recovered_algorithm(f"zoo:{name}", GOLDEN / f"{name}.json")
 
 
-def test_every_golden_file_has_its_model():
+def test_every_golden_file_has_its_model() -> None:
     assert sorted(path.stem for path in GOLDEN.glob("*.json")) == sorted(zoo_names())
