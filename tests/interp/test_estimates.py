@@ -79,6 +79,57 @@ def test_collinear_parameters_are_not_determined_and_name_each_other():
     assert found.partners[2] == (0,)
 
 
+def test_fewer_rows_than_parameters_determine_nothing_in_general():
+    design = torch.randn(2, 1, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert least_squares(design, design.sum(-1)).determined == (False, False, False)
+    design[..., 2] = 0.0  # what has no effect is not determined; two rows do for the other two
+    assert least_squares(design, design.sum(-1)).determined == (True, True, False)
+
+
+def test_errors_are_clustered_by_prompt():
+    """Two outputs with the same residual are one observation, not two."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(400, 1, 2, generator=generator, dtype=torch.float64)
+    y = X.sum(-1) + torch.randn(400, 1, generator=generator, dtype=torch.float64)
+    once = least_squares(X, y)
+    twice = least_squares(X.repeat(1, 2, 1), y.repeat(1, 2))
+    torch.testing.assert_close(twice.theta, once.theta)
+    torch.testing.assert_close(twice.stderr, once.stderr, rtol=0.02, atol=0)  # leverages are halved, no more
+
+
+def test_no_prompt_has_more_influence_than_a_typical_one():
+    """A prompt a million times as large as the others leaves the output estimate where it was."""
+    planted = planting.random_planted(7, layers=2, subset=planting.OMEGAS, largest=4, noise=0.1)
+    network, prompts = on_prompts(planted.model, 400, 1)
+    family = diag_family(planted.model, network, prompts)
+    usual = output_estimate(family, network, sensitivities(network, prompts))
+    gram, query = prompts.gram.clone(), prompts.query.clone()
+    gram[0] *= 1e6
+    query[0] *= 1e3
+    large = Prompts(gram, query, prompts.readout, prompts.sign)
+    found = output_estimate(family, network, sensitivities(network, large))
+    assert bool(((found.theta - usual.theta).abs() < usual.stderr).all())
+
+
+def test_refit_takes_the_better_start_and_survives_a_hopeless_one():
+    planted = planting.random_planted(3, layers=3, subset=planting.OMEGAS, largest=6)
+    network, prompts = on_prompts(planted.model, 300, 1)
+    family = diag_family(planted.model, network, prompts)
+    truth, target = family.flatten(planted.omega), predict(network, prompts)
+    found = refit(family, prompts, target, [1e6 * truth, 1.05 * truth, -truth])
+    torch.testing.assert_close(found.theta, truth, rtol=1e-6, atol=0)
+    lost = refit(family, prompts, target, [1e120 * truth])  # overflows
+    assert not any(lost.determined) and bool(lost.stderr.isnan().all())
+
+
+def test_a_constant_leaves_nothing_to_fit():
+    planted = planting.random_planted(3, layers=2, subset=planting.OMEGAS, largest=4)
+    network, prompts = on_prompts(planted.model, 50, 1)
+    family = diag_family(planted.model, network, prompts)
+    found = refit(family, prompts, torch.zeros(50, 1, dtype=torch.float64), [family.flatten(planted.omega)])
+    assert not any(found.determined) and bool((found.theta == 0).all())
+
+
 def test_a_map_given_twice_shares_its_coefficient():
     planted = planting.random_planted(3, layers=2, subset=("yx",), largest=5)
     network, prompts = on_prompts(planted.model, 200, 1)
@@ -88,21 +139,24 @@ def test_a_map_given_twice_shares_its_coefficient():
     assert not any(found.determined)
 
 
-@pytest.mark.parametrize(("count", "reference"), [(500, 10_000), pytest.param(1000, 100_000, marks=pytest.mark.slow)])
-def test_intervals_of_the_output_estimate_cover(count, reference):
-    """Disturbed planted networks: 95 % intervals from ``count`` prompts against the value from ``reference`` others.
+@pytest.mark.parametrize(
+    ("networks", "count", "times"), [(24, 500, 20), pytest.param(60, 1000, 100, marks=pytest.mark.slow)]
+)
+def test_intervals_of_the_output_estimate_cover(networks, count, times):
+    """Disturbed planted networks: 95 % intervals from ``count`` prompts against the value from ``times`` as many.
 
-    The coefficients of one network are correlated, so the bounds are wider than those of the binomial law.
+    At least 300 coefficients in the slow case, 150 in the other. Coefficients of one network are correlated: over
+    networks the share has a standard error of 1.2 % (slow) and 1.7 %, so the bounds are 3 to 4 of them below 95 %.
     """
     scores = []
-    for seed in range(24 if count == 500 else 50):
-        planted = planting.random_planted(seed + 500, layers=1 + seed % 4, subset=planting.OMEGAS, largest=6, noise=0.1)
+    for seed in range(500, 500 + networks):
+        planted = planting.random_planted(seed, layers=1 + seed % 4, subset=planting.OMEGAS, largest=6, noise=0.1)
         network, prompts = on_prompts(planted.model, count, 1)
         family = diag_family(planted.model, network, prompts)
         few = output_estimate(family, network, sensitivities(network, prompts))
-        many_network, many = on_prompts(planted.model, reference, 2)
-        truth = output_estimate(family, many_network, sensitivities(many_network, many))
-        kept = torch.tensor(few.determined)
-        scores.append(((few.theta - truth.theta) / few.stderr)[kept])
-    inside = (torch.cat(scores).abs() < 1.96).double().mean()
-    assert 0.90 <= float(inside) <= 0.99, (float(inside), len(torch.cat(scores)))
+        _, many = on_prompts(planted.model, times * count, 2)
+        truth = output_estimate(family, network, sensitivities(network, many))
+        scores.append(((few.theta - truth.theta) / few.stderr)[torch.tensor(few.determined)])
+    inside = (torch.cat(scores).abs() < 1.96).double()
+    assert len(inside) >= (300 if times == 100 else 150)
+    assert 0.90 <= float(inside.mean()) <= 0.99

@@ -6,9 +6,10 @@ import planting
 import pytest
 import torch
 
-from interp.basis import omega_maps, trace_maps
-from interp.gauge import live_coordinates, project, weight_tensor
-from interp.models.gram import forward, head_layers
+from interp.basis import BasisLayers, omega_maps, trace_maps
+from interp.gauge import live_coordinates, project, regauged, weight_tensor
+from interp.models.errors import LayoutError
+from interp.models.gram import HeadLayers, adjoint, forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
 
@@ -46,9 +47,28 @@ def test_projection_equals_dense_least_squares_on_the_live_coordinates():
         assert found.explained == pytest.approx(float(((columns @ expected) ** 2).sum()), rel=1e-10)
 
 
+def hidden(P, Q):
+    """The same network with heads that cancel each other, split, permuted and rescaled."""
+    generator = torch.Generator().manual_seed(3)
+    silent_P, silent_Q = planting.silent_heads(P, generator)
+    return planting.scramble(torch.cat([P, silent_P], 1), torch.cat([Q, silent_Q], 1), 7, generator)
+
+
+def test_the_weight_tensor_does_not_see_the_gauge():
+    model, _, network, _ = setting()
+    P, Q = hidden(model.P, model.Q)
+    again = regauged(network)
+    for layer in range(LAYERS):
+        K = weight_tensor(model.P[layer], model.Q[layer])
+        assert torch.equal(K, K.transpose(1, 2))
+        size = float(K.abs().max())
+        torch.testing.assert_close(weight_tensor(P[layer], Q[layer]), K, rtol=0, atol=1e-12 * size)
+        torch.testing.assert_close(weight_tensor(again.P[layer], again.Q[layer]), K, rtol=0, atol=1e-14 * size)
+
+
 def test_projection_does_not_see_the_gauge():
     model, _, _, live = setting()
-    P, Q = planting.scramble(model.P, model.Q, 5, torch.Generator().manual_seed(3))
+    P, Q = hidden(model.P, model.Q)
     for layer in range(LAYERS):
         one = project(model.P[layer], model.Q[layer], omega_maps(model.spec), live, layer)
         two = project(P[layer], Q[layer], omega_maps(model.spec), live, layer)
@@ -125,3 +145,89 @@ def test_one_layer_reads_nothing_from_the_label_of_the_query():
     expected = torch.zeros(DIM + 1, DIM + 1, dtype=torch.bool)
     expected[DIM, :DIM] = True
     assert bool((live.maps[0] == expected).all())
+
+
+def test_scores_do_not_see_what_is_in_dead_coordinates():
+    """Junk there changes no coefficient, no energy and no prediction."""
+    model, grams, network, live = setting()
+    P, Q = model.P.clone(), model.Q
+    P[-1, :, :DIM] += torch.randn(2, DIM, DIM + 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    maps = (*omega_maps(model.spec), *trace_maps(model.spec))
+    clean, dirty = (project(value[-1], Q[-1], maps, live, LAYERS - 1) for value in (model.P, P))
+    torch.testing.assert_close(dirty.coefficients, clean.coefficients, rtol=1e-12, atol=0, equal_nan=True)
+    assert (dirty.energy, dirty.explained) == pytest.approx((clean.energy, clean.explained), rel=1e-12)
+    junk = HeadLayers(P=P, Q=Q, scale=network.scale, residual=network.residual)
+    before, after = (forward(n, grams.gram, grams.query).queries[-1][..., DIM] for n in (network, junk))
+    torch.testing.assert_close(after, before, rtol=1e-13, atol=0)
+
+
+def test_every_live_coordinate_moves_the_prediction_by_what_the_derivative_says():
+    _, grams, network, live = setting()
+    trajectory = forward(network, grams.gram, grams.query)
+    seed = torch.zeros_like(grams.query)
+    seed[..., DIM] = 1.0
+    gammas = adjoint(network, trajectory, seed)
+    identity = network.residual * torch.eye(DIM + 1, dtype=torch.float64)
+
+    def predict(layer, change):
+        query, gram = grams.query, grams.gram
+        for index in range(LAYERS):
+            T = identity + network.update(index, gram) + (change if index == layer else 0.0)
+            query, gram = query @ T.mT, T @ gram @ T.mT
+        return query[:, 0, DIM]
+
+    for layer in range(LAYERS):
+        step = 1e-5 * float(trajectory.maps[layer].abs().max())
+        for a, e in torch.nonzero(live.maps[layer]).tolist():
+            change = torch.zeros(DIM + 1, DIM + 1, dtype=torch.float64)
+            change[a, e] = step
+            slope = (predict(layer, change) - predict(layer, -change)) / (2 * step)
+            scale = float(gammas[layer].abs().max())
+            torch.testing.assert_close(slope, gammas[layer][:, a, e], rtol=1e-4, atol=1e-6 * scale)
+            assert float(slope.abs().max()) > 0
+
+
+def test_heads_that_cancel_leave_dead_coordinates_dead():
+    """Without omega_yx only the labels' own update is left; what six scrambled heads leave beside it is rounding."""
+    model = planting.random_planted(22, subset=("xx",)).model
+    dim = model.spec.width - 1
+    grams = task_from_dict(model.spec.task).sample(64, 0).grams(model.spec)
+    live = live_coordinates(head_layers(model, grams.context), grams.gram, grams.query, [dim])
+    expected = torch.zeros(dim + 1, dim + 1, dtype=torch.bool)
+    expected[dim, :dim] = True  # the query's label could come from its x, in any layer
+    assert bool((live.maps == expected).all())
+
+
+def test_a_divergent_prompt_hides_no_coordinate():
+    model = planting.random_planted(0, layers=2, subset=planting.OMEGAS, largest=4).model
+    dim = model.spec.width - 1
+    grams = task_from_dict(model.spec.task).sample(32, 0).grams(model.spec)
+    network = head_layers(model, grams.context)
+    usual = live_coordinates(network, grams.gram, grams.query, [dim])
+    gram, query = grams.gram.clone(), grams.query.clone()
+    gram[0] *= 1e12
+    query[0] *= 1e6
+    found = live_coordinates(network, gram, query, [dim])
+    assert torch.equal(found.maps, usual.maps) and torch.equal(found.channels, usual.channels)
+
+
+def test_layers_of_a_recovered_algorithm_are_those_of_its_heads():
+    """Update and pullback of BasisLayers against HeadLayers with the same omegas; each pullback against its update."""
+    omega = torch.randn(2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    P, Q = planting.block_scalar_heads(omega, DIM)
+    heads = HeadLayers(P=P, Q=Q, scale=0.3, residual=1.0)
+    basis = BasisLayers(omega_maps(planting.spec_for(DIM, 5)), omega, 0.3, 1.0)
+    generator = torch.Generator().manual_seed(1)
+    gram = torch.randn(4, 6, DIM + 1, generator=generator, dtype=torch.float64)
+    gram, cotangent = gram.mT @ gram, torch.randn(4, DIM + 1, DIM + 1, generator=generator, dtype=torch.float64)
+    for layer in range(2):
+        torch.testing.assert_close(basis.update(layer, gram), heads.update(layer, gram))
+        back = basis.pullback(layer, cotangent)
+        torch.testing.assert_close(back, heads.pullback(layer, cotangent))
+        torch.testing.assert_close((back * gram).sum((1, 2)), (cotangent * basis.update(layer, gram)).sum((1, 2)))
+
+
+def test_omegas_need_one_input_channel():
+    for tokens in (["x", 2], ["y", 1], ["z", 2]), (["y", 1],):
+        with pytest.raises(LayoutError, match="exactly one input channel beside the label 'y'"):
+            omega_maps(ModelSpec.from_dict({"tokens": list(tokens)}))

@@ -2,80 +2,275 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import planting
 import pytest
 import torch
 
-from interp.checkpoints.opening import open_checkpoint
-from interp.golden import compare_with_golden, read_golden, update_golden
+from interp.analysis import analyse
+from interp.checkpoints.canonical import write_checkpoint
+from interp.checkpoints.opening import Checkpoint, open_checkpoint
+from interp.golden import TOLERANCE, compare_with_golden, differences, golden_document, read_golden, update_golden
 from interp.models.errors import LayoutError, UnreadableFile
 from interp.models.transformer import LinearTransformer
+from interp.results import Analysis
 
 PROMPTS = 512
 
 
+@pytest.fixture(autouse=True, scope="module")
+def few_losses() -> Iterator[None]:
+    """A golden file keeps no loss, so a few prompts do for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp.losses.OPERATIONS", 0.0)
+        yield
+
+
 @pytest.fixture(scope="module")
-def diag():
+def diag() -> Checkpoint:
     return open_checkpoint("zoo:diag-l4-u5")
 
 
 @pytest.fixture(scope="module")
-def golden(diag, tmp_path_factory):
+def golden(diag: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("golden") / "diag.json"
     update_golden(diag, path, prompts=PROMPTS)
     return path
 
 
-def changed(checkpoint, P, Q):
-    model = LinearTransformer(spec=checkpoint.model.spec, P=P, Q=Q)
-    return dataclasses.replace(checkpoint, model=model)
+def with_added(checkpoint: Checkpoint, layer: int, omega: str, amount: float) -> Checkpoint:
+    """The checkpoint with one more head, which adds ``amount`` to one coefficient of K and nothing else."""
+    row = [amount if name == omega else 0.0 for name in planting.OMEGAS]
+    table = torch.zeros(checkpoint.model.layers, 4, dtype=torch.float64)
+    table[layer] = torch.tensor(row)
+    P, Q = planting.block_scalar_heads(table, checkpoint.model.spec.width - 1)
+    model = checkpoint.model.to(torch.float64)
+    return replace(checkpoint, model=replace(model, P=torch.cat([model.P, P], 1), Q=torch.cat([model.Q, Q], 1)))
 
 
-def test_the_same_checkpoint_has_not_moved(diag, golden):
+def test_the_same_checkpoint_has_not_moved(diag: Checkpoint, golden: Path) -> None:
     assert compare_with_golden(diag, golden)[1] == []
 
 
-def test_scrambled_heads_are_no_difference(diag, golden):
-    P, Q = planting.scramble(diag.model.P, diag.model.Q, 4, torch.Generator().manual_seed(1))
-    assert compare_with_golden(changed(diag, P, Q), golden)[1] == []
+def test_scrambled_heads_are_no_difference(diag: Checkpoint, golden: Path) -> None:
+    model = diag.model.to(torch.float64)
+    P, Q = planting.scramble(model.P, model.Q, 4, torch.Generator().manual_seed(1))
+    assert compare_with_golden(replace(diag, model=replace(model, P=P, Q=Q)), golden)[1] == []
 
 
-def test_one_changed_omega_is_named_with_its_size(diag, golden):
-    # A second head adds 5 % of omega_xy of layer 1 and nothing else.
-    old = read_golden(golden)["coefficients"]["layer 1"]["xy"]["output"]
-    dim = diag.model.spec.width - 1
-    P, Q = torch.zeros(2, 4, 1, dim + 1, dim + 1, dtype=torch.float64)
-    P[1, 0, range(dim), range(dim)] = 0.05 * old
-    Q[1, 0, dim, dim] = 1.0
-    moved = compare_with_golden(
-        changed(diag, torch.cat([diag.model.P, P], 1), torch.cat([diag.model.Q, Q], 1)), golden
-    )[1]
+@pytest.mark.parametrize(("layer", "omega"), [(0, "xx"), (1, "xy"), (3, "yx"), (2, "yy")])
+def test_one_changed_omega_is_named_with_its_size(diag: Checkpoint, golden: Path, layer: int, omega: str) -> None:
+    old = read_golden(golden)["coefficients"][f"layer {layer}"][omega]["output"]
+    moved = compare_with_golden(with_added(diag, layer, omega, 0.05 * old), golden)[1]
     assert len(moved) == 1
-    assert moved[0].startswith("layer 1, omega_xy: ")
-    assert f"{old:.6g} -> {1.05 * old:.6g}" in moved[0]
-    assert "standard errors" in moved[0]
+    assert moved[0].startswith(f"layer {layer}, omega_{omega}: {old:.6g} -> {1.05 * old:.6g}, moved by ")
+    assert moved[0].endswith(f"standard errors (allowed: {0.01 * abs(old):.3g})")
 
 
-def test_tolerances_survive_an_update(diag, golden, tmp_path):
+def test_a_change_within_the_tolerance_is_no_difference(diag: Checkpoint, golden: Path) -> None:
+    old = read_golden(golden)["coefficients"]["layer 1"]["xy"]["output"]
+    assert compare_with_golden(with_added(diag, 1, "xy", 0.009 * old), golden)[1] == []
+
+
+def test_a_deep_gd_network_has_no_blind_spot(tmp_path: Path) -> None:
+    """Its refit within diag is not determined in any layer but one; the output estimates are, so they are compared."""
+    omega = torch.tensor([[0.0, 0.0, -0.02 * (1 + layer), 0.0] for layer in range(4)], dtype=torch.float64)
+    P, Q = planting.block_scalar_heads(omega, 3)
+    gd = planting.checkpoint(LinearTransformer(spec=planting.spec_for(3, 8), P=P, Q=Q))
+    result = update_golden(gd, tmp_path / "gd.json", prompts=PROMPTS)
+    assert result.layers[1].omega["yx"].undetermined is not None
+    moved = compare_with_golden(with_added(gd, 1, "yx", -0.002), tmp_path / "gd.json")[1]
+    assert len(moved) == 1 and moved[0].startswith("layer 1, omega_yx: -0.04 -> -0.042")
+
+
+def test_another_algorithm_is_named_first(diag: Checkpoint, golden: Path) -> None:
+    other = open_checkpoint("zoo:gdpp-l4-u5")
+    first, *rest = compare_with_golden(other, golden)[1]
+    assert first == "verdict.algorithm: diag -> gd++"
+    assert any("omega_xy" in line for line in rest)
+
+
+@pytest.fixture(scope="module")
+def result(diag: Checkpoint) -> Analysis:
+    return analyse(diag, 128)
+
+
+def altered(result: Analysis, change: Callable[[dict[str, Any]], None]) -> list[str]:
+    """What differs when the golden file is that of ``result`` but for ``change``."""
+    document = json.loads(json.dumps(golden_document(result)))
+    change(document)
+    return differences(document, result)
+
+
+def test_every_other_difference_has_its_line(result: Analysis) -> None:
+    xx = result.layers[0].omega["xx"].output
+
+    def entry(document: dict[str, Any]) -> dict[str, Any]:
+        return document["coefficients"]["layer 0"]
+
+    assert altered(result, lambda d: None) == []
+    assert altered(result, lambda d: d["verdict"].update(recognized=False)) == ["verdict.recognized: false -> true"]
+    assert altered(result, lambda d: d["verdict"].update(solves_task=False)) == ["verdict.solves_task: false -> true"]
+    assert altered(result, lambda d: d["fidelity"].update(value=0.9)) == ["fidelity: 0.9 -> 1 (allowed: 0.01)"]
+    assert altered(result, lambda d: d["fidelity"].update(value=None)) == ["fidelity: undefined -> 1 (allowed: 0.01)"]
+    assert altered(result, lambda d: entry(d).pop("xx")) == ["layer 0, omega_xx: had no say, now it has"]
+    assert altered(result, lambda d: entry(d).update({"x:xx": {"output": 1.0, "stderr": 0.1}})) == [
+        "layer 0, trace x:xx: no longer has a say"
+    ]
+    assert altered(result, lambda d: entry(d)["xx"].update(stderr=None)) == [
+        "layer 0, omega_xx: now determined by the data"
+    ]
+    (line,) = altered(result, lambda d: entry(d)["xx"].update(output=2 * xx))
+    assert line.startswith(f"layer 0, omega_xx: {2 * xx:.6g} -> {xx:.6g}, moved by ")
+
+
+@pytest.mark.parametrize(("errors", "moves"), [(3.9, False), (4.1, True)])
+def test_what_is_uncertain_may_move_by_four_standard_errors(result: Analysis, errors: float, moves: bool) -> None:
+    xx = result.layers[0].omega["xx"].output
+    assert xx is not None
+    stderr = abs(xx)  # so large that the relative tolerance is the smaller one
+
+    def change(document: dict[str, Any]) -> None:
+        document["coefficients"]["layer 0"]["xx"] = {"output": xx + errors * stderr, "stderr": stderr}
+
+    assert bool(altered(result, change)) is moves
+
+
+def test_tolerances_survive_an_update(diag: Checkpoint, golden: Path, tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
     path.write_text(golden.read_text().replace('"relative": 0.01', '"relative": 0.2'))
-    update_golden(diag, path, prompts=PROMPTS)
-    assert read_golden(path)["tolerance"]["relative"] == 0.2
+    update_golden(diag, path, prompts=128)
+    assert read_golden(path)["tolerance"] == {**TOLERANCE, "relative": 0.2}
+    assert read_golden(path)["provenance"]["prompts"] == 128
+
+
+def test_the_file_is_small_and_says_where_it_comes_from(golden: Path) -> None:
+    text = golden.read_text()
+    assert len(text) < 5000 and text.endswith("}\n")
+    assert json.loads(text)["provenance"]["versions"]["torch"] == torch.__version__
 
 
 @pytest.mark.parametrize(
-    ("text", "error"),
-    [("", UnreadableFile), ("{", UnreadableFile), ("[]", LayoutError), ('{"format": "other"}', LayoutError)],
+    "text",
+    ["", "{", '{"format": "interp-probe-golden", "version": 1', "\x00", "[" * 100_000],
+    ids=["empty", "open", "cut", "binary", "deep"],
 )
-def test_damaged_golden_files_are_refused(text, error, tmp_path):
+def test_what_is_not_json_is_unreadable(text: str, tmp_path: Path) -> None:
     path = tmp_path / "damaged.json"
     path.write_text(text)
-    with pytest.raises(error):
+    with pytest.raises(UnreadableFile, match=r"not readable as JSON .*delete it and run .* --update"):
         read_golden(path)
 
 
-def test_a_missing_golden_file_says_how_to_make_it(tmp_path):
-    with pytest.raises(UnreadableFile, match="--update"):
+def test_what_is_not_text_is_unreadable(tmp_path: Path) -> None:
+    path = tmp_path / "bytes.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UnreadableFile, match="not readable"):
+        read_golden(path)
+    with pytest.raises(UnreadableFile, match="not readable"):
+        read_golden(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        ("format", "other", '"format"'),
+        ("version", 2, '"version": 1'),
+        ("verdict", None, "verdict is None, expected a table"),
+        ("coefficients", [], r"coefficients is \[\], expected a table"),
+        ("fidelity.value", "high", "fidelity.value is 'high', expected a number or null"),
+        ("tolerance.relative", -1, "tolerance.relative is -1"),
+        ("tolerance.standard_errors", True, "tolerance.standard_errors is True"),
+        ("tolerance.fidelity", None, "tolerance.fidelity is None"),
+        ("provenance.prompts", 12.5, "provenance.prompts is 12.5, expected a whole number"),
+        ("provenance.seed", -1, "provenance.seed is -1, expected a whole number of 0 or more"),
+        ("coefficients.layer 0", 3, "coefficients.layer 0 is 3, expected a table"),
+        ("coefficients.layer 0.xx", 3, "coefficients.layer 0.xx is 3"),
+        ("coefficients.layer 0.xx.output", None, "coefficients.layer 0.xx is"),
+        ("coefficients.layer 0.xx.output", 10**400, "coefficients.layer 0.xx is"),
+        ("coefficients.layer 0.xx.stderr", -1.0, "coefficients.layer 0.xx is"),
+        ("coefficients.layer 0.xx.stderr", float("nan"), "coefficients.layer 0.xx is"),
+    ],
+)
+def test_a_damaged_field_is_named(golden: Path, where: str, value: object, words: str, tmp_path: Path) -> None:
+    document = json.loads(golden.read_text())
+    *parents, last = where.split(".")
+    table = document
+    for key in parents:
+        table = table[key]
+    table[last] = value
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(LayoutError, match=words) as caught:
+        read_golden(path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", '"text"'])
+def test_json_that_is_no_table_is_no_golden_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(LayoutError, match='expected "format"'):
+        read_golden(path)
+
+
+def test_a_damaged_file_is_not_overwritten(diag: Checkpoint, tmp_path: Path) -> None:
+    """Its tolerances would be lost without a word."""
+    path = tmp_path / "damaged.json"
+    path.write_text("{")
+    with pytest.raises(UnreadableFile, match="delete it"):
+        update_golden(diag, path)
+    assert path.read_text() == "{"
+
+
+def test_a_missing_golden_file_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFile, match=r"no such golden file; make it with .* --update"):
         read_golden(tmp_path / "absent.json")
+
+
+def pytest_run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pytest as a user runs it: another folder, and the plugin through the entry point of the installed package."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "PYTHONPATH"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+
+def test_the_fixture_passes_fails_by_name_and_updates(tmp_path: Path) -> None:
+    omega = torch.tensor([[-0.02, -0.002, -0.05, -0.002], [-0.01, -0.002, -0.08, -0.003]], dtype=torch.float64)
+    for name, factor in (("same", 1.0), ("moved", 1.05)):
+        changed = omega.clone()
+        changed[1, 2] *= factor
+        P, Q = planting.block_scalar_heads(changed, 2)
+        write_checkpoint(LinearTransformer(spec=planting.spec_for(2, 8), P=P, Q=Q), tmp_path / f"{name}.safetensors")
+    golden = tmp_path / "golden.json"
+    update_golden(open_checkpoint(str(tmp_path / "same.safetensors")), golden, prompts=128)
+    (tmp_path / "test_models.py").write_text(
+        "import pytest\n\n\n"
+        "@pytest.mark.parametrize('name', ['same', 'moved', 'missing'])\n"
+        "def test_model(name, recovered_algorithm):\n"
+        "    recovered_algorithm(f'{name}.safetensors', 'golden.json')\n"
+    )
+    ran = pytest_run(tmp_path)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "1 passed" in ran.stdout and "2 failed" in ran.stdout
+    assert "moved.safetensors no longer runs the algorithm of golden.json:" in ran.stdout
+    assert "  layer 1, omega_yx: -0.08 -> -0.084, moved by 0.004 = " in ran.stdout
+    assert "missing.safetensors" in ran.stdout and "Traceback" not in ran.stdout
+
+    ran = pytest_run(tmp_path, "--update-golden", "-k", "moved")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert read_golden(golden)["coefficients"]["layer 1"]["yx"]["output"] == pytest.approx(-0.084, rel=1e-9)

@@ -1,0 +1,190 @@
+"""Losses and distances beside the classical algorithms, against direct computation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import planting
+import pytest
+import torch
+from torch import Tensor
+
+from interp.algorithms import RegressionStatistics
+from interp.algorithms.baselines import Baseline
+from interp.evidence import classical_panel, implicit_models, tuned_baselines
+from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
+from interp.models.gram import forward, head_layers
+from interp.models.tasks import RegressionPrompts, task_from_dict
+from interp.models.transformer import LinearTransformer
+from interp.results import ImplicitModel
+
+DIM, CONTEXT, STEP = 3, 8, 0.05
+TASK = task_from_dict(planting.spec_for(DIM, CONTEXT, noise=1.0).task)
+
+
+def gd_network(layers: int, sign: int = -1) -> LinearTransformer:
+    """``layers`` steps of gradient descent from 0 with step ``STEP``."""
+    spec = planting.spec_for(DIM, CONTEXT, readout={"channel": "y", "sign": sign})
+    P, Q = planting.block_scalar_heads(torch.tensor([[0.0, 0.0, -STEP, 0.0]] * layers, dtype=torch.float64), DIM)
+    if sign == 1:  # y -> -y turns the labels' own sign only, so that the prediction is that of the other read-out
+        P[-1, :, DIM, :] = -P[-1, :, DIM, :]
+    return LinearTransformer(spec=spec, P=P, Q=Q)
+
+
+def descent(steps: int) -> Baseline:
+    def weights(known: RegressionStatistics) -> Tensor:
+        w = torch.zeros_like(known.alpha)
+        for _ in range(steps):
+            w = w + STEP * (known.alpha - torch.einsum("nij,nj->ni", known.sigma, w))
+        return w
+
+    return Baseline(f"gd-{steps}", f"{steps} steps", weights)
+
+
+def implicit(model: LinearTransformer, prompts: RegressionPrompts, *baselines: Baseline) -> tuple[ImplicitModel, ...]:
+    grams = prompts.grams(model.spec)
+    trajectory = forward(head_layers(model, CONTEXT), grams.gram, grams.query)
+    linearity = [1.0] * (model.layers + 1)
+    return implicit_models(trajectory, model.spec, TASK, prompts, baselines, linearity)
+
+
+def test_gradient_descent_holds_the_weights_of_gradient_descent() -> None:
+    """After l layers the network's weights are those of l steps, and at no distance from them."""
+    found = implicit(gd_network(3), TASK.sample(50, 0), *(descent(steps) for steps in (1, 2, 3)))
+    assert [entry.layer for entry in found] == [0, 1, 2, 3]
+    for entry in found[1:]:
+        for steps in (1, 2, 3):
+            distance = entry.distance[f"gd-{steps}"]
+            assert distance is not None
+            assert (distance < 1e-25) is (steps == entry.layer)
+    assert found[0].distance["gd-1"] == 1.0  # it starts from w = 0
+    assert [entry.a for entry in found] == pytest.approx([1.0] * 4)
+
+
+def test_the_sign_of_the_readout_is_taken_out() -> None:
+    (_, found) = implicit(gd_network(1, sign=1), TASK.sample(50, 0), descent(1))
+    assert found.distance["gd-1"] == pytest.approx(0.0, abs=1e-25)
+
+
+def test_distances_are_ratios_of_means() -> None:
+    prompts = TASK.sample(60, 3)
+    w = STEP * torch.einsum("nci,nc->ni", prompts.x, prompts.y)
+    (_, found) = implicit(gd_network(1), prompts)
+    for name, other in (("true", prompts.w), ("oracle", TASK.oracle_weights(prompts))):
+        expected = float(((w - other) ** 2).sum() / (other**2).sum())
+        assert found.distance[name] == pytest.approx(expected, rel=1e-12)
+    assert set(found.distance) == set(found.distance_stderr) == {"oracle", "true"}
+
+
+def test_the_error_of_a_distance_is_that_of_the_bootstrap() -> None:
+    prompts = TASK.sample(400, 4)
+    (_, found) = implicit(gd_network(1), prompts)
+    w = STEP * torch.einsum("nci,nc->ni", prompts.x, prompts.y)
+    top, bottom = ((w - prompts.w) ** 2).sum(-1), (prompts.w**2).sum(-1)
+    draws = torch.randint(400, (4000, 400), generator=torch.Generator().manual_seed(0))
+    ratios = top[draws].mean(1) / bottom[draws].mean(1)
+    # 4000 draws know their spread to 1.1 %; the delta method is off by terms of order 1/400.
+    assert found.distance_stderr["true"] == pytest.approx(float(ratios.std()), rel=0.05)
+
+
+def test_a_network_that_overflows_has_no_distance() -> None:
+    model = gd_network(2)
+    large = LinearTransformer(spec=model.spec, P=1e200 * model.P, Q=model.Q)
+    found = implicit(large, TASK.sample(5, 0), descent(1))[-1]
+    assert found.distance["gd-1"] is None and found.distance_stderr["gd-1"] is None
+
+
+def panel(**predictors: float) -> Panel:
+    """Predictors that scale the target: 1 is exact, 0 predicts zero."""
+
+    def predict(prompts: RegressionPrompts) -> Mapping[str, Tensor]:
+        target = prompts.target.flatten(1)
+        return {name: factor * target for name, factor in predictors.items()}
+
+    return Panel(labels={name: f"the {name}" for name in predictors}, predict=predict)
+
+
+def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
+    drawn: list[tuple[int, int]] = []
+
+    def draw(count: int, seed: int) -> RegressionPrompts:
+        drawn.append((count, seed))
+        return TASK.sample(count, seed)
+
+    panels = [panel(null=0.0, oracle=0.9), panel(network=0.5)]
+    squares = squared_errors(draw, panels, 4096 + 100, seed=7)
+    assert [count for count, _ in drawn] == [4096, 100]
+    assert len({seed for _, seed in drawn}) == 2  # chunks are not repeats of one another
+    target = torch.cat([TASK.sample(count, seed).target.flatten() for count, seed in drawn])
+    for name, factor in (("null", 0.0), ("oracle", 0.9), ("network", 0.5)):
+        torch.testing.assert_close(squares[name], ((1 - factor) * target) ** 2)
+
+    rows = {row.name: row for row in summarise(panels, squares)}
+    assert list(rows) == ["null", "oracle", "network"] and rows["network"].label == "the network"
+    spread = float(target.square().std()) / 4196**0.5
+    assert rows["network"].mse == pytest.approx(0.25 * float(target.square().mean()))
+    assert rows["network"].stderr == pytest.approx(0.25 * spread)
+    # The excess is paired: its error is that of the differences, not of the two losses.
+    assert rows["network"].excess == pytest.approx((0.25 - 0.01) * float(target.square().mean()))
+    assert rows["network"].excess_stderr == pytest.approx((0.25 - 0.01) * spread)
+    assert (rows["oracle"].excess, rows["oracle"].excess_stderr) == (0.0, 0.0)
+
+
+def test_a_loss_that_overflows_is_none() -> None:
+    panels = [panel(oracle=1.0, network=1e200)]
+    (_, network) = summarise(panels, squared_errors(TASK.sample, panels, 10, seed=0))
+    assert (network.mse, network.stderr, network.excess, network.excess_stderr) == (None, None, None, None)
+
+
+def test_the_classical_panel_predicts_with_the_baselines_and_the_oracle() -> None:
+    prompts = TASK.sample(30, 5)
+    baselines = tuned_baselines(TASK, 256, seed=1)
+    found = classical_panel(TASK, baselines)
+    predicted = found.predict(prompts)
+    assert set(found.labels) == set(predicted) == {b.name for b in baselines} | {"oracle"}
+    assert bool((predicted["null"] == 0).all())
+    torch.testing.assert_close(predicted["oracle"], TASK.oracle(prompts).flatten(1))
+    for index in range(30):
+        x, y = prompts.x[index], prompts.y[index]
+        ols = torch.linalg.lstsq(x, y[:, None], driver="gelsd").solution[:, 0]
+        assert float(predicted["ols"][index, 0]) == pytest.approx(float(ols @ prompts.x_query[index]), rel=1e-8)
+        penalty = prompts.sigma[index] ** 2  # w has variance 1
+        ridge = torch.linalg.solve(x.T @ x + penalty * torch.eye(DIM, dtype=torch.float64), x.T @ y)
+        assert float(predicted["oracle"][index, 0]) == pytest.approx(float(ridge @ prompts.x_query[index]), rel=1e-8)
+
+
+def squares(null: Tensor, network: Tensor, oracle: Tensor) -> dict[str, Tensor]:
+    return {"null": null, "network": network, "oracle": oracle}
+
+
+def test_solving_the_task_is_beating_zero_by_a_share_of_the_possible_and_beyond_doubt() -> None:
+    generator = torch.Generator().manual_seed(0)
+    null = 1.0 + torch.rand(400, generator=generator, dtype=torch.float64)
+    oracle = 0.1 * null
+
+    def verdict(network: Tensor) -> tuple[bool, float | None]:
+        return solves_task(squares(null, network, oracle))
+
+    assert verdict(oracle) == (True, pytest.approx(1.0))
+    assert verdict(0.5 * null) == (True, pytest.approx(0.5 / 0.9))
+    assert verdict(0.97 * null) == (False, pytest.approx(0.03 / 0.9))  # sure, but below 5 % of what is possible
+    assert verdict(null) == (False, 0.0)
+    assert verdict(3 * null)[0] is False  # worse than predicting zero
+    noise = torch.randn(400, generator=generator, dtype=torch.float64)
+    doubtful = 0.9 * null + 3.0 * (noise - noise.mean())
+    assert verdict(doubtful) == (False, pytest.approx(0.1 / 0.9))  # a gain of 0.15, known to 0.15
+    doubtful[3] = torch.inf
+    assert verdict(doubtful) == (False, None)
+
+
+def test_a_task_that_cannot_be_solved_is_not_solved() -> None:
+    ones = torch.ones(10, dtype=torch.float64)
+    assert solves_task(squares(ones, ones, ones)) == (False, None)
+
+
+def test_the_table_of_losses_takes_what_is_affordable() -> None:
+    assert affordable_prompts(1, 1, 2, least=10) == 65_536
+    assert affordable_prompts(64, 64, 1000, least=10) == 10
+    middle = affordable_prompts(8, 4, 33, least=10)
+    assert 4096 <= middle < 65_536 and middle % 4096 == 0
+    assert affordable_prompts(8, 4, 33, least=10**6) == 10**6
