@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interp.basis import BasisLayers, omega_maps, trace_maps
-from interp.gauge import live_coordinates, project, regauged, weight_tensor
+from interp.gauge import LiveCoordinates, live_coordinates, project, regauged, weight_tensor
 from interp.models.errors import LayoutError
 from interp.models.gram import HeadLayers, adjoint, forward, head_layers
 from interp.models.specification import ModelSpec
@@ -33,18 +33,37 @@ def basis_tensors(maps, width):
     return torch.stack(out)
 
 
+def check_projection(model, live, layer):
+    """Against dense least squares with every dead coordinate of K and of the basis set to 0."""
+    maps = (*omega_maps(model.spec), *trace_maps(model.spec))
+    b = live.channels[layer]
+    mask = live.maps[layer][:, None, None, :] * b[None, :, None, None] * b[None, None, :, None]
+    K = weight_tensor(model.P[layer], model.Q[layer]) * mask
+    found = project(model.P[layer], model.Q[layer], maps, live, layer)
+    columns = (basis_tensors(maps, DIM + 1) * mask).flatten(1).T
+    alive = columns.abs().amax(0) > 0
+    assert torch.equal(~torch.isnan(found.coefficients), alive)
+    # gelsd: of several coefficients with the same projection, those of least norm
+    expected = torch.linalg.lstsq(columns[:, alive], K.flatten()[:, None], driver="gelsd").solution[:, 0]
+    torch.testing.assert_close(found.coefficients[alive], expected, rtol=1e-9, atol=1e-13)
+    assert found.energy == pytest.approx(float((K**2).sum()), rel=1e-12)
+    assert found.explained == pytest.approx(float(((columns[:, alive] @ expected) ** 2).sum()), rel=1e-9, abs=1e-15)
+
+
 def test_projection_equals_dense_least_squares_on_the_live_coordinates():
     model, _, _, live = setting()
-    maps = (*omega_maps(model.spec), *trace_maps(model.spec))
     for layer in range(LAYERS):
-        K = weight_tensor(model.P[layer], model.Q[layer]) * live.maps[layer][:, None, None, :]
-        found = project(model.P[layer], model.Q[layer], maps, live, layer)
-        columns = (basis_tensors(maps, DIM + 1) * live.maps[layer][:, None, None, :]).flatten(1).T
-        expected = torch.linalg.lstsq(columns, K.flatten()[:, None], driver="gelsd").solution[:, 0]
-        alive = ~torch.isnan(found.coefficients)
-        torch.testing.assert_close(found.coefficients[alive], expected[alive], rtol=1e-10, atol=1e-14)
-        assert found.energy == pytest.approx(float((K**2).sum()), rel=1e-12)
-        assert found.explained == pytest.approx(float(((columns @ expected) ** 2).sum()), rel=1e-10)
+        check_projection(model, live, layer)
+
+
+def test_projection_on_any_pattern_of_live_coordinates():
+    """As a network that ignores some of its inputs may have: maps then are live in part."""
+    generator = torch.Generator().manual_seed(0)
+    model = planting.random_dense(2, 30, DIM)
+    maps = torch.rand(30, DIM + 1, DIM + 1, generator=generator) < 0.7
+    channels = torch.rand(30, DIM + 1, generator=generator) < 0.8
+    for layer in range(30):
+        check_projection(model, LiveCoordinates(maps=maps, channels=channels), layer)
 
 
 def hidden(P, Q):

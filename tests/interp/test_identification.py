@@ -215,7 +215,7 @@ def test_trace_terms_are_named_equivariant() -> None:
 def test_a_planted_preconditioner_is_recovered() -> None:
     dim, generator = 4, torch.Generator().manual_seed(1)
     root = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
-    omega = -torch.linalg.inv(root @ root.T + torch.eye(dim, dtype=torch.float64)) / 10
+    omega = -torch.linalg.inv(root + 4 * torch.eye(dim, dtype=torch.float64)) / 10  # not symmetric
     P, Q = torch.zeros(2, 1, 1, dim + 1, dim + 1, dtype=torch.float64)
     P[..., dim, dim], Q[..., :dim, :dim] = 1.0, omega.T
     P, Q = planting.scramble(P, Q, 3, generator)
@@ -292,6 +292,7 @@ def chosen(**left: float | None) -> str | None:
         ({"gd": 0.08, "gdpp": 0.08, "diag": 0.08, "pgd": 0.001}, "preconditioned-gd"),
         ({"gd": 0.01, "gdpp": 0.009, "diag": 0.009, "pgd": 1e-14}, "preconditioned-gd"),  # it is exact
         ({"gd": 0.3, "gdpp": 0.3, "diag": 0.04, "pgd": 0.001}, "diag"),  # preconditioned-gd does not contain diag
+        ({"gd": 0.3, "gdpp": 0.3, "diag": 0.04, "pgd": 1e-14}, "preconditioned-gd"),  # but is what the network is
     ],
 )
 def test_choice_of_the_family(left: dict[str, float | None], expected: str | None) -> None:
