@@ -6,11 +6,12 @@ import planting
 import pytest
 import torch
 
-from interp.basis import BlockMap
+from interp.basis import BlockMap, omega_maps, trace_maps
 from interp.estimates import Prompts, least_squares, output_estimate, predict, refit, sensitivities
 from interp.families import BasisFamily
 from interp.gauge import live_coordinates
 from interp.models.gram import head_layers
+from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
 
 
@@ -36,6 +37,28 @@ def test_planted_omegas_are_recovered_by_output_and_by_refit():
     refitted = refit(family, prompts, sensed.prediction, [1.2 * truth])
     torch.testing.assert_close(refitted.theta, truth, rtol=1e-6, atol=0)
     assert refitted.unexplained < 1e-18
+
+
+def test_vector_labels_and_several_queries_are_recovered():
+    """All eight equivariant maps of (x: 3, y: 2), two queries: four outputs per prompt."""
+    spec = ModelSpec.from_dict({"tokens": [["x", 3], ["y", 2]]})
+    maps, generator = (*omega_maps(spec), *trace_maps(spec)), torch.Generator().manual_seed(0)
+    tokens = torch.randn(150, 12, 5, generator=generator, dtype=torch.float64)
+    context, query = tokens[:, :10], tokens[:, 10:]
+    prompts = Prompts(context.mT @ context, query, (3, 4), -1)
+    family = BasisFamily(maps, ((True,) * 8,) * 2, scale=1.0, residual=1.0)
+    truth = -0.02 * (0.5 + torch.rand(16, generator=generator, dtype=torch.float64))
+    network = family.build(truth)
+    sensed = sensitivities(network, prompts)
+    assert sensed.prediction.shape == (150, 4)
+    output = output_estimate(family, network, sensed)
+    # What happens to x in the last layer is not read, so its four maps (xx, xy, x:xx, x:yy) are not determined there.
+    unread = [basis.row.name == "x" for basis in maps]
+    assert output.determined == (True,) * 8 + tuple(not x for x in unread)
+    kept = torch.tensor(output.determined)
+    torch.testing.assert_close(output.theta[kept], truth[kept], rtol=1e-6, atol=0)
+    refitted = refit(family, prompts, sensed.prediction, [1.1 * truth])
+    torch.testing.assert_close(refitted.theta[kept], truth[kept], rtol=1e-6, atol=0)
 
 
 def test_design_columns_are_the_derivatives_of_the_prediction():
