@@ -32,7 +32,7 @@ from torch import Tensor
 from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError
 
-__all__ = ["Moments", "group_of"]
+__all__ = ["Moments", "along", "group_of", "select", "shared"]
 
 FORMAT, VERSION = "interp-moments", 1
 LARGEST = 1e140  # the squares of larger values, added up, leave float64
@@ -137,9 +137,9 @@ class Moments:
         xx, xy, yy = (torch.tensordot(weight, total, 1) for total in (self.xx, self.xy, self.yy))
         for u in range(len(weight)):  # one union at a time: all at once would take unions times the memory
             dx, dy = self.x_mean - x_mean[u], self.y_mean - y_mean[u]
-            scaled = _along(weight[u] * self.count, dx) * dx
+            scaled = along(weight[u] * self.count, dx) * dx
             xx[u] += torch.einsum("g...i,g...j->...ij", scaled, dx)
-            xy[u] += torch.einsum("g...i,g...j->...ij", scaled, _shared(dy, dx))
+            xy[u] += torch.einsum("g...i,g...j->...ij", scaled, shared(dy, dx))
             yy[u] += torch.einsum("g,g...->...", weight[u] * self.count, dy**2)
         return Moments(count, x_mean, y_mean, xx, xy, yy, weight @ self.dropped)
 
@@ -189,12 +189,12 @@ class Moments:
         share = part.count / (before + part.count).clamp_min(1.0)
         dx = part.x_mean.reshape(len(before), *self.x_mean.shape[1:]) - self.x_mean[at]
         dy = part.y_mean.reshape(len(before), *self.y_mean.shape[1:]) - self.y_mean[at]
-        weighted = _along(before * share, dx) * dx
+        weighted = along(before * share, dx) * dx
         self.xx[at] += part.xx.reshape(*dx.shape, -1) + weighted[..., :, None] * dx[..., None, :]
-        self.xy[at] += part.xy.reshape(*dx.shape, -1) + weighted[..., :, None] * _shared(dy, dx)[..., None, :]
-        self.yy[at] += part.yy.reshape(dy.shape) + _along(before * share, dy) * dy**2
-        self.x_mean[at] += _along(share, dx) * dx
-        self.y_mean[at] += _along(share, dy) * dy
+        self.xy[at] += part.xy.reshape(*dx.shape, -1) + weighted[..., :, None] * shared(dy, dx)[..., None, :]
+        self.yy[at] += part.yy.reshape(dy.shape) + along(before * share, dy) * dy**2
+        self.x_mean[at] += along(share, dx) * dx
+        self.y_mean[at] += along(share, dy) * dy
         self.count[at] += part.count
         self.dropped[at] += part.dropped
 
@@ -244,14 +244,19 @@ def _expected_shapes(
     }
 
 
-def _along(scale: Float[Tensor, " group"], like: Tensor) -> Tensor:
+def along(scale: Float[Tensor, " group"], like: Tensor) -> Tensor:
     """``scale`` with axes added, to multiply ``like`` group by group."""
     return scale.reshape(-1, *[1] * (like.ndim - 1))
 
 
-def _shared(y: Tensor, x: Tensor) -> Tensor:
+def shared(y: Tensor, x: Tensor) -> Tensor:
     """Values of the targets, which have no streams, with axes added for those of ``x``."""
     return y.reshape(len(y), *[1] * (x.ndim - y.ndim), *y.shape[1:])
+
+
+def select(moments: Moments, groups: Tensor | slice) -> Moments:
+    """The moments of some of the groups (numbers, or true where a group is wanted)."""
+    return Moments(**{name: value[groups] for name, value in vars(moments).items()})
 
 
 def _bounded(part: Moments) -> bool:

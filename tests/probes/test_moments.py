@@ -85,13 +85,10 @@ def test_neither_chunks_nor_shards_nor_order_change_the_moments(seed, cuts):
     X, Y, group = rows(seed, 80, (2,), (3,))
     whole = of(X, Y, group, (2,), (3,))
     edges = [0, *sorted(cuts), 80]
-    chunked, merged = of(X[:, :, :0], Y[:, :0], group[:0], (2,), (3,)), None
+    chunked, merged = (of(X[:, :, :0], Y[:, :0], group[:0], (2,), (3,)) for _ in range(2))
     for lo, hi in itertools.pairwise(edges):
         chunked.update(X[:, :, lo:hi], Y[:, lo:hi], group[lo:hi])
-        shard = of(X[:, :, lo:hi], Y[:, lo:hi], group[lo:hi], (2,), (3,))
-        merged = shard if merged is None else merged
-        if merged is not shard:
-            merged.merge(shard)
+        merged.merge(of(X[:, :, lo:hi], Y[:, lo:hi], group[lo:hi], (2,), (3,)))
     assert_same(chunked, whole)
     assert_same(merged, whole)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(seed))
