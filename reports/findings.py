@@ -6,7 +6,7 @@ Every sentence about the network is computed from its numbers, so the title of a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,7 @@ __all__ = [
     "CoefficientRow",
     "Remark",
     "Status",
+    "at_least",
     "baseline_label",
     "chosen_family",
     "coefficient_finding",
@@ -30,6 +31,7 @@ __all__ = [
     "family_finding",
     "fidelity_sentence",
     "in_words",
+    "listed",
     "loss",
     "loss_finding",
     "missing_parts",
@@ -199,7 +201,7 @@ def remarks(c: Coefficient) -> tuple[Remark, ...]:
     sure = {name: value for name, value, stderr in named if value is not None and _clear(value, stderr)}
     positive, negative = [n for n, v in sure.items() if v > 0], [n for n, v in sure.items() if v < 0]
     if positive and negative:
-        out.append(Remark("signs disagree", f"{_and(positive)} above 0, {_and(negative)} below"))
+        out.append(Remark("signs disagree", f"{listed(positive)} above 0, {listed(negative)} below"))
     elif len(sure) > 1 and (ratio := max(map(abs, sure.values())) / min(map(abs, sure.values()))) > 2:
         out.append(Remark("estimates differ", f"the largest estimate is {number(ratio, 2)} times the smallest"))
     return tuple(out)
@@ -237,7 +239,7 @@ def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
         for remark in row.remarks:
             where.setdefault(remark, []).append(f"{row.symbol} of layer {row.layer}")
     return tuple(
-        f"{_and(places)}, {remark.short}: {remark.full}"
+        f"{listed(places)}, {remark.short}: {remark.full}"
         if remark.full not in (DEAD, ZERO)
         else f"{remark.short}: {remark.full}"
         for remark, places in where.items()
@@ -261,11 +263,12 @@ def coefficient_finding(analysis: Analysis) -> str:
         if any(r.short == "signs disagree" for r in remarks(c))
     ]
     text = f"{len(clear)} of {len(measured)} coefficients that reach the output differ from 0 at 95 %"
-    return text + (f"; the estimates disagree in sign for {_and(opposed)}" if opposed else "")
+    return text + (f"; the estimates disagree in sign for {listed(opposed)}" if opposed else "")
 
 
-def _and(items: list[str], most: int = 3) -> str:
-    shown = items[:most] + ([f"{len(items) - most} more"] if len(items) > most else [])
+def listed(items: Sequence[str], most: int = 3) -> str:
+    """``a, b and c``; beyond ``most`` items the rest are counted."""
+    shown = list(items[:most]) + ([f"{len(items) - most} more"] if len(items) > most else [])
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
@@ -297,7 +300,7 @@ def depth_finding(analysis: Analysis) -> str:
     ends = f"from {number(mses[0])} to {number(mses[-1])}"
     if not rises:
         return f"Every layer lowers the error, {ends}"
-    return f"The error goes {ends}; layer {_and(rises)} raises it"
+    return f"The error goes {ends}; layer {listed(rises)} raises it"
 
 
 def distance_finding(analysis: Analysis) -> str:
@@ -327,9 +330,14 @@ def split_finding(analysis: Analysis) -> str:
     where = "every layer" if len(known) > 1 else "the layer"
     most = percent(max(layer.split.residual or 0.0 for layer in known))
     return (
-        f"The four ω account for at least {percent(least.split.block_scalar)} of the weights of {where}; at most "
+        f"The four ω account for {at_least(least.split.block_scalar)} of the weights of {where}; at most "
         f"{most} breaks the rotation symmetry"
     )
+
+
+def at_least(share: float | None) -> str:
+    text = percent(share)
+    return f"more than {text[2:]}" if text.startswith("> ") else f"at least {text}"
 
 
 def _count(count: int, noun: str) -> str:

@@ -18,10 +18,11 @@ from markupsafe import Markup, escape
 
 from interp.models.atomic import write_atomically
 from interp.reports import findings
-from interp.reports.figures import figures
+from interp.reports.figures import figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
+from interp.reports.remainder_findings import remainder_sentences
 from interp.results import Analysis
 
 __all__ = ["render_report", "write_report"]
@@ -47,6 +48,9 @@ def render_report(analysis: Analysis) -> str:
         status=findings.status(analysis),
         findings=findings,
         figures=figures(analysis),
+        missing=skipped_figures(analysis),
+        no_regression=regression_reason(analysis),
+        left=tuple(remainder_sentences(analysis)),
         formulas=formulas,
         heatmaps=heatmaps(analysis),
         facts=_facts(analysis),

@@ -8,6 +8,7 @@ const Page = (() => {
   };
   const root = document.documentElement;
   const redraws = [];
+  const waiting = [];
 
   /* A custom property as the rgb() that plotly understands, whatever the style sheet wrote. */
   const lookUp = (() => {
@@ -58,13 +59,19 @@ const Page = (() => {
     button.setAttribute("aria-pressed", String(isDark()));
 
     let before;
-    addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; refresh(); });
+    addEventListener("beforeprint", () => { while (waiting.length) waiting.shift()(); before = root.dataset.theme; root.dataset.theme = "light"; refresh(); });
     addEventListener("afterprint", () => {
       if (before) root.dataset.theme = before; else delete root.dataset.theme;
       refresh();
     });
 
-    for (const source of document.querySelectorAll("script.plot-data")) plotFigure(source);
+    /* One at a time, so that the page can be read and used while the plots further down are drawn. */
+    for (const source of document.querySelectorAll("script.plot-data")) waiting.push(() => plotFigure(source));
+    const next = () => {
+      const job = waiting.shift();
+      if (job) { job(); setTimeout(next); } else root.dataset.drawn = "all";
+    };
+    next();
   }
 
   function plotFigure(source) {

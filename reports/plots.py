@@ -11,24 +11,40 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from interp.reports.numbers import Z95, number, plain
 
 __all__ = [
+    "DIVERGING",
+    "ORDERED",
+    "SYMBOLS",
     "Figure",
     "Panel",
+    "Point",
     "Series",
+    "Skipped",
     "Table",
     "axis",
+    "curve",
     "error_bars",
     "label",
     "layer_axis",
     "layout",
     "lengths",
     "log_axis",
+    "marks",
+    "note",
+    "ordered_series",
     "spans_decades",
+    "thinned",
 ]
+
+_Item = TypeVar("_Item")
+
+DIVERGING = [[k / 8, f"var(--diverging-{k})"] for k in range(9)]  # about 0: blue is negative, brown is positive
+ORDERED = tuple(f"var(--ordered-{k})" for k in range(6))  # from little to much
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +75,7 @@ class Panel:
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     height: int
+    subtitle: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +86,26 @@ class Figure:
     panels: tuple[Panel, ...]
     legend: tuple[Series, ...]
     table: Table
+    compact: bool = False  # many small panels side by side
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A figure that the analysis has no numbers for."""
+
+    name: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a curve: where, its standard error, and what the page says when the pointer rests on it."""
+
+    x: float | int
+    y: float | int
+    stderr: float | None
+    text: str
 
 
 def label(text: str) -> str:
@@ -118,6 +155,81 @@ def error_bars(lows: Sequence[float], highs: Sequence[float], colour: str) -> di
         "thickness": 1.5,
         "width": 4,
     }
+
+
+def curve(
+    series: Series,
+    points: Sequence[Point],
+    *,
+    log: bool = False,
+    floor: float | None = None,
+    lines: bool = True,
+    dash: str = "solid",
+    marked: bool = True,
+    width: float = 2,
+    size: int = 8,
+) -> dict[str, Any]:
+    """The trace of one series with 95 % bars. Points below ``floor`` are triangles at the edge, without bars."""
+    off = [floor is not None and point.y < floor for point in points]
+    low, high = lengths([(point.y, point.stderr) for point in points], log=log)
+    colour = series.colour
+    mode = "+".join(name for name, present in (("lines", lines), ("markers", marked)) if present)
+    return {
+        "type": "scatter",
+        "mode": mode,
+        "legendgroup": series.key,
+        "name": label(series.label),
+        "x": [point.x for point in points],
+        "y": [floor if outside else point.y for outside, point in zip(off, points, strict=True)],
+        **(
+            {"error_y": error_bars(_inside(low, off), _inside(high, off), colour)}
+            if any(point.stderr for point in points)
+            else {}
+        ),
+        **({"line": {"color": colour, "width": width, "dash": dash}} if lines else {}),
+        "marker": {
+            "color": colour,
+            "size": size,
+            "symbol": ["triangle-down" if outside else series.symbol for outside in off] if any(off) else series.symbol,
+        },
+        "customdata": [point.text for point in points],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _inside(bars: Sequence[float], off: Sequence[bool]) -> list[float]:
+    return [0.0 if outside else bar for outside, bar in zip(off, bars, strict=True)]
+
+
+def marks(series: Series, points: Sequence[Point], **more: Any) -> dict[str, Any]:
+    """The same without a line."""
+    return curve(series, points, lines=False, **more)
+
+
+def ordered_series(labels: Sequence[str], prefix: str) -> list[Series]:
+    """Series whose order the colours show; two neighbours have different symbols."""
+    last = max(len(labels) - 1, 1)
+    return [
+        Series(
+            key=f"{prefix}{i}",
+            label=text,
+            colour=ORDERED[round((len(ORDERED) - 1) * i / last)],
+            symbol=SYMBOLS[i % len(SYMBOLS)],
+        )
+        for i, text in enumerate(labels)
+    ]
+
+
+def note(text: str, **place: Any) -> dict[str, Any]:
+    """A word inside a plot."""
+    return {"text": text, "showarrow": False, "font": {"color": "var(--muted)", "size": 12}} | place
+
+
+def thinned(items: Sequence[_Item], most: int) -> list[_Item]:
+    """At most ``most`` of the items, evenly, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(k * (len(items) - 1) / (most - 1))] for k in range(most)]
 
 
 def layer_axis(indices: Sequence[int], title: str) -> dict[str, Any]:

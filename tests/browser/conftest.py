@@ -103,6 +103,8 @@ def open_report(browser: Any, analyses: dict[str, Analysis], tmp_path: Path) -> 
         page.on("pageerror", lambda error: opened.complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (opened.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.goto(opened.url)
+        if scripts and not frame:
+            page.locator("html[data-drawn=all]").wait_for()
         return opened
 
     yield opener
