@@ -22,12 +22,14 @@ class LinearPredictor:
     y_mean: Float[Tensor, "fit *cells output"]
     coef: Float[Tensor, "fit *streams_cells feature output"]
 
-    def __call__(self, X: Float[Tensor, "*streams_cells row feature"], fit: int) -> Tensor:
-        """The predictions of one fit, (*streams_cells, row, output)."""
+    def __call__(
+        self, X: Float[Tensor, "*streams_cells row feature"], fit: int = 0
+    ) -> Float[Tensor, "*streams_cells row output"]:
+        """The predictions of one fit."""
         centre = shared(self.y_mean[fit : fit + 1], self.x_mean[fit : fit + 1])[0]
         return (X - self.x_mean[fit][..., None, :]) @ self.coef[fit] + centre[..., None, :]
 
-    def squared_error(self, moments: Moments, fit: int) -> Float[Tensor, "group *streams_cells output"]:
+    def squared_error(self, moments: Moments, fit: int = 0) -> Float[Tensor, "group *streams_cells output"]:
         """The sum of squared errors of one fit over the rows of every group, exactly, from their moments:
 
             s_yy - 2 <B, S_xy> + <B, S_xx B> + n (m_y' - y(m_x'))^2        (m' the means of the group).
@@ -44,13 +46,10 @@ class LinearPredictor:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Squared errors of held-out predictions, per group, with the moments of the targets they are compared to.
+    """Squared errors of predictions of held-out data, per group of sequences, with the moments of the targets that
+    they are compared to. ``group`` holds the numbers of the groups, by which scores of the same data are paired."""
 
-    ``fold`` is the fold of every group: all its rows were predicted by a fit that saw no group of this fold. Groups
-    that were never held out are left out of the arrays.
-    """
-
-    fold: Int[Tensor, " group"]
+    group: Int[Tensor, " group"]
     count: Float[Tensor, " group"]
     squared_error: Float[Tensor, "group *streams_cells output"]
     y_mean: Float[Tensor, "group *cells output"]
@@ -63,8 +62,7 @@ class HeldOut:
         Y: Float[Tensor, "*cells row output"],
         group: Int[Tensor, " row"],
     ) -> HeldOut:
-        """From predictions of held-out rows themselves, for probes that are not linear in fixed features. Groups are
-        renumbered 0, 1, … in the order of their numbers; all are of one fold."""
+        """From predictions of held-out rows themselves, for probes that are not linear in fixed features."""
         if prediction.shape[prediction.ndim - Y.ndim :] != Y.shape or len(group) != Y.shape[-2] or not len(group):
             raise UsageError(
                 f"predictions have shape {tuple(prediction.shape)}, targets {tuple(Y.shape)}, and there are "
@@ -80,4 +78,4 @@ class HeldOut:
         count = total(torch.ones(len(group), dtype=torch.float64))
         y_mean = total(Y) / along(count, Y)
         yy = total((Y - y_mean[group]) ** 2)
-        return cls(torch.zeros(groups, dtype=torch.int64), count, total(squared), y_mean, yy)
+        return cls(number, count, total(squared), y_mean, yy)
