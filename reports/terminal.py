@@ -7,7 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from interp.reports import findings
+from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
+from interp.reports.remainder_findings import (
+    omega_finding,
+    preconditioner_finding,
+    remainder_finding,
+    remainder_sentences,
+)
 from interp.reports.terminal_layout import Columns, items, line, section, show
 from interp.results import Analysis
 
@@ -29,6 +36,7 @@ def render_analysis(analysis: Analysis) -> RenderableType:
         _coefficients(analysis),
         _losses(analysis),
         _families(analysis),
+        _noise(analysis),
         _split(analysis),
         _implicit(analysis),
         _notes(analysis),
@@ -108,7 +116,20 @@ def _split(analysis: Analysis) -> tuple[RenderableType, ...]:
     for layer in analysis.layers:
         shares = (layer.split.block_scalar, layer.split.trace, layer.split.residual)
         table.add(str(layer.index), *(percent(share) for share in shares))
-    return section("Where the weight energy is", findings.split_finding(analysis), table)
+    left = items(remainder_sentences(analysis))
+    return section("Where the weight energy is", remainder_finding(analysis), table, left)
+
+
+def _noise(analysis: Analysis) -> tuple[RenderableType, ...]:
+    """What the figures of the HTML report are titled with."""
+    said = [preconditioner_finding(analysis.preconditioners)] if analysis.preconditioners else []
+    regression = analysis.regression
+    if regression is not None:
+        said += [profile_finding(regression.profile), filter_finding(regression.filters)]
+        said += [shrinkage_finding(regression.shrinkage)] if regression.shrinkage else []
+        said += [step_finding(regression.step)] if regression.step else []
+        said += [omega_finding(analysis)]
+    return section("How it deals with noise", "", items(said)) if said else ()
 
 
 def _implicit(analysis: Analysis) -> tuple[RenderableType, ...]:
