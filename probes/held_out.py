@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -54,6 +54,10 @@ class HeldOut:
     squared_error: Float[Tensor, "group *streams_cells output"]
     y_mean: Float[Tensor, "group *cells output"]
     yy: Float[Tensor, "group *cells output"]
+
+    def streams(self, index: int | slice) -> HeldOut:
+        """Of some entries of the first axis of streams, for example one layer."""
+        return replace(self, squared_error=self.squared_error[:, index])
 
     @classmethod
     def of_predictions(
