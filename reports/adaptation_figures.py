@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -261,6 +262,7 @@ def _effects(analysis: Analysis, name: str, title: str, effects: Sequence[OmegaE
             }
         )
     rows = [_tick(e) for e in effects]
-    x = log_axis("rise of the squared error (label²)", [*above, left, right], dense=False)
+    x = log_axis("rise of the squared error (label²)", [left, right], dense=False)
+    x["range"] = [math.log10(left) - 0.1, math.log10(right) + 0.1]
     y = axis("", autorange="reversed", categoryorder="array", categoryarray=rows)
     return Panel(name=name, title=title, data=traces, layout=layout(x, y), height=90 + 28 * max(len(rows), 3))

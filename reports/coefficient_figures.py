@@ -117,7 +117,11 @@ def preconditioner_figure(analysis: Analysis) -> Figure | None:
         return None
     references = list(dict.fromkeys(name for entry in entries for name in entry.distance))
     sizes = [share for entry in entries if (share := error_share(entry)) is not None]
-    errors = f" Their standard errors alone would make a distance of up to {number(max(sizes), 2)}." if sizes else ""
+    errors = (
+        f" Their standard errors alone would make a distance of up to {number(max(sizes), 2)}."
+        if sizes and max(sizes) > 1e-9
+        else ""
+    )
     rows = []
     for entry in entries:
         for i, (values, spread) in enumerate(zip(entry.refit, entry.refit_stderr, strict=True)):

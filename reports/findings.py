@@ -300,7 +300,8 @@ def depth_finding(analysis: Analysis) -> str:
     ends = f"from {number(mses[0])} to {number(mses[-1])}"
     if not rises:
         return f"Every layer lowers the error, {ends}"
-    return f"The error goes {ends}; layer {listed(rises)} raises it"
+    who = f"layer {rises[0]} raises" if len(rises) == 1 else f"layers {listed(rises)} raise"
+    return f"The error goes {ends}; {who} it"
 
 
 def distance_finding(analysis: Analysis) -> str:

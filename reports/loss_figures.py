@@ -176,6 +176,7 @@ def _layers(count: int) -> str:
 # --- against the true noise level -----------------------------------------------------------------------------------
 
 _EXCESS = "excess squared error (label²)"
+_HIGHEST = 1e3  # of predicting zero: what is larger is drawn at the edge
 _DEEPEST = 1e-6  # of the largest value: what is smaller is drawn at the edge
 _MOST_READ_OUTS = 9  # drawn; the table has all
 _OWN = {
@@ -199,14 +200,14 @@ def profile_figure(analysis: Analysis) -> Figure | None:
     lines = [(_named(_OWN[name], named[name]), named[name]) for name in ("network", "recovered") if name in named]
     others = [s for s in baseline_series(profile)]
     behind = [(_baseline(s, [o.name for o in others]), s) for s in others]
-    panel, below = _profile_panel("profile", profile, behind, lines)
+    panel, beyond = _profile_panel("profile", profile, behind, lines)
     lines += behind
     return Figure(
         name="profile",
         finding=profile_finding(profile),
         description="Mean squared error above that of the best prediction (ridge with the true noise), in squared "
         f"units of the label; {_counts(profile)} prompts at every noise level, the same inputs and weights at all. "
-        f"Shaded: {trained_text(profile)}, where the network was trained. Bars are 95 % intervals.{below} A ridge of "
+        f"Shaded: {trained_text(profile)}, where the network was trained. Bars are 95 % intervals.{beyond} A ridge of "
         f"one penalty is the best prediction at one noise level, so its curve dips there. "
         f"{recovered_sentence(profile)}",
         panels=(panel,),
@@ -224,12 +225,12 @@ def depth_profile_figure(analysis: Analysis) -> Figure | None:
     shown = thinned(read_outs, _MOST_READ_OUTS)
     labels = [f"after {_layers(int(s.name.removeprefix('layer-')))}" for s in shown]
     lines = list(zip(ordered_series(labels, "layer-"), shown, strict=True))
-    panel, below = _profile_panel("profile-depth", profile, [], lines)
+    panel, beyond = _profile_panel("profile-depth", profile, [], lines)
     return Figure(
         name="profile-depth",
         finding=depth_profile_finding(profile),
         description="The prediction is read out after every layer as if it were the last; otherwise as in the figure "
-        f"beside the baselines. Bars are 95 % intervals.{below}",
+        f"beside the baselines. Bars are 95 % intervals.{beyond}",
         panels=(panel,),
         legend=tuple(series for series, _ in lines),
         table=_profile_table(profile, read_outs),
@@ -259,8 +260,11 @@ def _profile_panel(
 ) -> tuple[Panel, str]:
     """The plot, with the series ``behind`` thin and dotted, and a sentence on what is drawn at its edge."""
     known = [v for _, data in (*behind, *front) for v in data.excess if is_finite(v)]
-    largest = max(known, default=1.0)
-    above = [v for v in known if v > max(_DEEPEST * largest, 0.0)]
+    ceiling = _HIGHEST * max(
+        (v for s in profile.series if s.name == "null" for v in s.excess if is_finite(v)), default=1
+    )
+    largest = max((v for v in known if v <= ceiling), default=1.0)
+    above = [v for v in known if max(_DEEPEST * largest, 0.0) < v <= ceiling]
     floor = min(above, default=1.0) / 2
     traces = []
     for k, (series, data) in enumerate((*behind, *front)):
@@ -270,15 +274,18 @@ def _profile_panel(
             for sigma, value, stderr in zip(profile.sigma, data.excess, data.stderr, strict=True)
             if is_finite(value)
         ]
-        traces.append(curve(series, points, log=True, floor=floor, **look))
+        traces.append(curve(series, points, log=True, floor=floor, ceiling=ceiling, **look))
     y = log_axis(_EXCESS, [*above, floor], dense=False)
-    y["range"] = [math.log10(floor) - 0.1, math.log10(max([*above, 2 * floor])) + 0.15]
+    y["range"] = [
+        math.log10(floor) - 0.1,
+        math.log10(max(ceiling if any(v > ceiling for v in known) else 0, *above, 2 * floor)) + 0.15,
+    ]
     x = axis("true noise σ (label units)", zeroline=False)
     shapes, notes = _training(profile)
     off = len(known) - len(above)
-    below = f" Triangles at the lower edge are values too small for the axis ({off})." if off else ""
+    beyond = f" Triangles at the edges are values too small or too large for the axis ({off})." if off else ""
     plot = layout(x, y, shapes=shapes, annotations=notes)
-    return Panel(name=name, title="", data=traces, layout=plot, height=420), below
+    return Panel(name=name, title="", data=traces, layout=plot, height=420), beyond
 
 
 def _training(profile: NoiseProfile) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

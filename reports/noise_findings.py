@@ -205,6 +205,8 @@ def filter_finding(filters: Sequence[SpectralFilter]) -> str:
     if expected == 0:
         return f"The filter of the last layer changes by {estimate(change, error)} {ends}, ridge's not at all"
     share = rounded(change / expected, error / abs(expected))
+    if change * expected < 0:
+        return f"The filter of the last layer moves with the noise, but not as ridge's ({share} times it), and {apart}"
     return f"The filter of the last layer responds to the noise {share} times as strongly as ridge's, and {apart}"
 
 
@@ -244,6 +246,8 @@ def _predicted(entries: Sequence[Adaptation]) -> str:
     own = [entry.layer for entry in scored if entry.r2_by_weights is not None and entry.r2_by_weights >= GOOD]
     if len(recovered) == len(own) == len(scored):
         return f"; both predictions hold in {'every layer' if len(scored) > 1 else 'it'} (R² {GOOD} or more)"
+    if not recovered and not own:
+        return f"; neither prediction holds in any layer (R² {GOOD} or more)"
     if recovered == own:
         return f"; both predictions hold in {layers_named(own)} (R² {GOOD} or more)"
     return (

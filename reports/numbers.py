@@ -90,11 +90,13 @@ def interval(value: float | None, bounds: tuple[float | None, float | None]) -> 
         return _short_of_one(value)
     if min(value, lo) > 1 - _EXACT:
         return "1 to rounding"
+    if max(abs(value), abs(lo), abs(hi)) >= 1e4:  # an R² of a model that explodes
+        return f"{number(value, 2)} [{number(lo, 2)}, {number(hi, 2)}]"
     half = (hi - lo) / 2
     if half <= 0:
         return f"{_short_of_one(value)} [{_short_of_one(lo)}, {_short_of_one(hi)}]"
     places = min(max(_places(half), 0), 12)
-    return f"{value:.{places}f} [{lo:.{places}f}, {hi:.{places}f}]"
+    return f"{value:z.{places}f} [{lo:z.{places}f}, {hi:z.{places}f}]"
 
 
 def _short_of_one(value: float) -> str:
@@ -109,6 +111,8 @@ def percent(share: float | None) -> str:
     if share is None or not math.isfinite(share):
         return DASH
     value = 100 * share
+    if abs(value) >= 1e4:
+        return f"{number(value, 2)} %"
     rest = min(abs(value), abs(100 - value))
     if rest < 5e-5:
         return f"{value:.0f} %" if rest == 0 else f"{'<' if value < 50 else '>'} {0.0001 if value < 50 else 99.9999} %"

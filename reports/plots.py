@@ -163,14 +163,22 @@ def curve(
     *,
     log: bool = False,
     floor: float | None = None,
+    ceiling: float | None = None,
     lines: bool = True,
     dash: str = "solid",
     marked: bool = True,
     width: float = 2,
     size: int = 8,
 ) -> dict[str, Any]:
-    """The trace of one series with 95 % bars. Points below ``floor`` are triangles at the edge, without bars."""
-    off = [floor is not None and point.y < floor for point in points]
+    """The trace of one series with 95 % bars. Points below ``floor`` or above ``ceiling`` are triangles at that edge,
+    without bars."""
+    below = [floor is not None and point.y < floor for point in points]
+    above = [ceiling is not None and point.y > ceiling for point in points]
+    off = [a or b for a, b in zip(below, above, strict=True)]
+    edges = [floor if a else ceiling if b else None for a, b in zip(below, above, strict=True)]
+    shapes = [
+        "triangle-down" if a else "triangle-up" if b else series.symbol for a, b in zip(below, above, strict=True)
+    ]
     low, high = lengths([(point.y, point.stderr) for point in points], log=log)
     colour = series.colour
     mode = "+".join(name for name, present in (("lines", lines), ("markers", marked)) if present)
@@ -180,18 +188,14 @@ def curve(
         "legendgroup": series.key,
         "name": label(series.label),
         "x": [point.x for point in points],
-        "y": [floor if outside else point.y for outside, point in zip(off, points, strict=True)],
+        "y": [point.y if edge is None else edge for edge, point in zip(edges, points, strict=True)],
         **(
             {"error_y": error_bars(_inside(low, off), _inside(high, off), colour)}
             if any(point.stderr for point in points)
             else {}
         ),
         **({"line": {"color": colour, "width": width, "dash": dash}} if lines else {}),
-        "marker": {
-            "color": colour,
-            "size": size,
-            "symbol": ["triangle-down" if outside else series.symbol for outside in off] if any(off) else series.symbol,
-        },
+        "marker": {"color": colour, "size": size, "symbol": shapes if any(off) else series.symbol},
         "customdata": [point.text for point in points],
         "hovertemplate": "%{customdata}<extra></extra>",
     }

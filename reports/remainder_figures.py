@@ -172,11 +172,8 @@ def _blocks(entries: tuple[Remainder, ...]) -> Panel | None:
     if not rows:
         return None
     z = [[shares[e.layer].get(key) for e in entries] for key in rows]
-    hover = [
-        [f"layer {e.layer}, {BLOCKS[key]}: {percent(shares[e.layer].get(key))} of what is left" for e in entries]
-        for key in rows
-    ]
-    wide = len(entries) > 6  # no room for numbers in the cells
+    hover = [[_cell(e, key, shares[e.layer].get(key)) for e in entries] for key in rows]
+    wide = len(entries) > 5  # no room for more than the number of the layer, on a narrow screen
     cells = [["" if v is None or v < 0.005 or wide else f"{100 * v:.0f} %" for v in line] for line in z]
     trace = {
         "type": "heatmap",
@@ -206,6 +203,11 @@ def _blocks(entries: tuple[Remainder, ...]) -> Panel | None:
     y = axis("update · read from", autorange="reversed", showgrid=False, ticks="")
     height = 150 + 30 * max(len(rows), 3)
     return Panel(name="remainder-blocks", title="where the rest lies", data=[trace], layout=layout(x, y), height=height)
+
+
+def _cell(entry: Remainder, key: tuple[str, str], share: float | None) -> str:
+    rank = "" if entry.rank is None else f"; rank {number(entry.rank, 2)}"
+    return f"layer {entry.layer}, {BLOCKS[key]}: {percent(share)} of what is left ({_short(entry.energy)}{rank})"
 
 
 def _short(share: float | None) -> str:

@@ -27,6 +27,7 @@ __all__ = [
 UNSURE = 1 / 3  # standard error relative to the value from which a mean hangs on a few exploding prompts
 REGULAR = 0.9  # share of the weights from which the omegas are said to describe a layer
 NAMES = {"xx": "x ← x", "xy": "x ← y", "yx": "y ← x", "yy": "y ← y"}  # update: destination, source
+_OMEGA_FAMILIES = ("gd", "gd++", "diag")
 READ = {"xx": "Σ", "xy": "α", "yy": "λ"}  # block of the Gram matrix
 BLOCKS = {(ae, bc): f"{name}, read from {gram}" for ae, name in NAMES.items() for bc, gram in READ.items()}
 
@@ -57,16 +58,17 @@ def _name(effect: OmegaEffect) -> str:
 def omega_finding(analysis: Analysis) -> str:
     omegas = None if analysis.regression is None else analysis.regression.omegas
     whole = [] if omegas is None else [e for e in omegas.effects if e.layer is None]
-    if not whole:
+    if omegas is None or not whole:
         return "No ω was taken out"
+    other = "" if omegas.family == analysis.verdict.algorithm else f" of the {omegas.family} algorithm fitted to it"
     refitted = [e for e in whole if is_finite(e.worth)]
     if not refitted:
         known = sorted((e for e in whole if is_finite(e.zeroed)), key=lambda e: -(e.zeroed or 0.0))
         costs = listed([f"{_name(e)} {effect_text(analysis, e.zeroed, e.zeroed_stderr)}" for e in known], most=5)
-        return f"Set to zero in all layers, which exaggerates, the ω cost: {costs or DASH}"
+        return f"Set to zero in all layers, which exaggerates, the ω{other} cost: {costs or DASH}"
     ranked = sorted(refitted, key=lambda e: -(e.worth or 0.0))
     worths = listed([f"{_name(e)} {effect_text(analysis, e.worth, e.worth_stderr)}" for e in ranked], most=5)
-    text = f"What each ω is worth, by the squared error without it in any layer and the others refitted: {worths}"
+    text = f"What each ω{other} is worth, by the squared error without it and the others refitted: {worths}"
     return text + _exaggeration(analysis, ranked)
 
 
@@ -123,15 +125,15 @@ def remainder_finding(analysis: Analysis) -> str:
         return f"The four ω carry {least} of the weights of {where}{behaviour and ', and ' + behaviour}"
     low, high = (percent(f(shares[i] for i in irregular)) for f in (min, max))
     held = low if low == high else f"{low} to {high}"
-    faithful = (known_fit := _diag(analysis)) is not None and known_fit[0] >= REGULAR
-    only, link = ("only ", ", and yet ") if faithful else ("", ", and ")
+    surprising = chosen_family(analysis) is not None and analysis.verdict.algorithm in _OMEGA_FAMILIES
+    only, link = ("only ", ", and yet ") if surprising else ("", ", and ")
     return f"The four ω carry {only}{held} of the weights of {layers_named(irregular)}{behaviour and link + behaviour}"
 
 
 def _diag(analysis: Analysis) -> tuple[float, tuple[float | None, float | None]] | None:
     """Fidelity of the best algorithm that has omegas only: the chosen one, or diag."""
     chosen = chosen_family(analysis)
-    names = (chosen.name,) if chosen is not None and chosen.name in ("gd", "gd++", "diag") else ("diag",)
+    names = (chosen.name,) if chosen is not None and chosen.name in _OMEGA_FAMILIES else ("diag",)
     family = next((f for f in analysis.families if f.name in names), None)
     return None if family is None or not is_finite(family.fidelity) else (family.fidelity, family.fidelity_ci)
 
