@@ -1,0 +1,224 @@
+"""Probes that read a whole prompt at once: all its tokens of one layer, pooled, to one target per prompt.
+
+*Gram pooling* (``gram_pooled``, the default) is ridge regression on the first and second moments of the tokens,
+
+    mean_i e_i   and the upper triangle of   mean_i e_i e_i^T,
+
+which are all that a layer of linear attention can read of its keys. *Attention pooling* (``attention_pooled``) is the
+published protocol of Akyurek et al., "What learning algorithm is in-context learning?" (arXiv 2211.15661, section 5 and
+appendix E),
+
+    vhat = FF(sum_i alpha_i W_v e_i),   alpha = softmax(s_v),   trained on |v - vhat|^2 by Adam,
+
+with learned scores s_v of the positions that do not depend on the input, and FF linear or an MLP with one hidden layer.
+It differs from the paper in one thing: it is scored as every probe here is, on sequences that neither the fit nor the
+choice of the learning rate has seen. Neither tokens nor targets are standardised, as published, so it can do worse than
+a regression only because of their units.
+
+Second moments of the *inputs* hold X^T Y already: a score is a finding about a layer only beside that of layer 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from interp.models.errors import UsageError
+from interp.probes.held_out import HeldOut
+from interp.probes.moments import Moments
+from interp.probes.ridge import cross_fit, held_out_groups
+
+__all__ = ["AttentionPooling", "PooledProbe", "attention_pooled", "gram_features", "gram_pooled"]
+
+VALIDATION = 5  # one in five of the fitted sequences chooses the learning rate, when there is a choice
+LARGEST = 1e15  # attention pooling trains in float32, as published, where squares of larger values overflow
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionPooling:
+    """Sizes and training of the published probe; the defaults are the paper's. Where it says nothing of the number of
+    steps and of the batch, they are those of the authors' code (20 x 100 steps) and of the models' training (64)."""
+
+    readout: Literal["linear", "mlp"] = "mlp"
+    projection: int = 512  # rows of W_v
+    hidden: int = 512  # of the MLP, with GeLU
+    learning_rates: tuple[float, ...] = (1e-3,)  # the paper chose it from 1e-2, 1e-3, 1e-4 on validation data
+    batch: int = 64
+    steps: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.readout not in ("linear", "mlp"):
+            raise UsageError(f"readout is {self.readout!r}, expected 'linear' or 'mlp'")
+        for name in ("projection", "hidden", "batch", "steps"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)!r}, expected 1 or more")
+        if not self.learning_rates or min(self.learning_rates) <= 0:
+            raise UsageError(f"learning_rates are {self.learning_rates!r}, expected one or more positive numbers")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PooledProbe:
+    """Errors on held-out sequences, with layers as streams: of the target, and of the same probe fitted to the target
+    of another prompt ("shuffled"). ``dropped`` prompts were left out because a value in them was too large.
+
+    ``attention`` holds alpha, and ``learning_rate`` what was chosen, of attention pooling.
+    """
+
+    protocol: Literal["sound", "akyurek"]
+    held_out: HeldOut
+    shuffled: HeldOut
+    dropped: int
+    attention: Float[Tensor, "layer position"] | None = None
+    learning_rate: Float[Tensor, " layer"] | None = None
+
+
+def gram_features(tokens: Float[Tensor, "*layers prompt position D"]) -> Float[Tensor, "*layers prompt feature"]:
+    """The mean token (D numbers), then the upper triangle of the mean of e e^T, row by row (D (D + 1) / 2 numbers)."""
+    row, column = torch.triu_indices(tokens.shape[-1], tokens.shape[-1])
+    second = (tokens.mT @ tokens)[..., row, column] / tokens.shape[-2]
+    return torch.cat([tokens.mean(-2), second], dim=-1)
+
+
+def gram_pooled(
+    tokens: Float[Tensor, "layer prompt position D"],
+    target: Float[Tensor, "prompt output"],
+    group: Int[Tensor, " prompt"],
+    groups: int,
+) -> PooledProbe:
+    """Gram pooling of some prompts, all in memory. For any number of them give ``gram_features`` to ``Moments``."""
+    features = gram_features(tokens.double())
+    both = []
+    for values in (target.double(), target.double().roll(1, dims=0)):
+        both.append(Moments.zeros(groups, features.shape[-1], target.shape[-1], (len(tokens),)))
+        both[-1].update(features, values, group)
+    held_out, shuffled = (cross_fit(moments, {"target": target.shape[-1]}).held_out for moments in both)
+    dropped = int(both[0].dropped.sum())
+    return PooledProbe(protocol="sound", held_out=held_out, shuffled=shuffled, dropped=dropped)
+
+
+def attention_pooled(
+    tokens: Float[Tensor, "layer prompt position D"],
+    target: Float[Tensor, "prompt output"],
+    group: Int[Tensor, " prompt"],
+    settings: AttentionPooling | None = None,
+    seed: int = 0,
+) -> PooledProbe:
+    """The published probe: one per layer, all trained side by side. Odd groups are held out, as by ``cross_fit``.
+
+    Raises UsageError when too few prompts are left to fit, choose and score.
+    """
+    settings = settings or AttentionPooling()
+    usable = (tokens.abs() < LARGEST).flatten(2).all(-1).all(0) & (target.abs() < LARGEST).all(-1)
+    tokens, target, group = tokens[:, usable], target[usable], group[usable]
+    apart = held_out_groups(int(group.max()) + 1)[group] if len(group) else torch.zeros(0, dtype=torch.bool)
+    checked = ~apart & (group // 2 % VALIDATION == 0) if len(settings.learning_rates) > 1 else torch.zeros_like(apart)
+    if not bool(apart.any()) or not bool((~apart & ~checked).any()):
+        raise UsageError(
+            f"{len(group)} prompts in {len(group.unique())} groups are too few to fit and to score a pooled probe; "
+            f"expected {2 * VALIDATION} groups or more"
+        )
+    # Layers with the target, then the same layers with the shuffled one: independent fits, since Adam works entry by
+    # entry and the loss is a sum.
+    layers = len(tokens)
+    X = tokens.float().repeat(2, 1, 1, 1)
+    Y = torch.stack([target, target.roll(1, dims=0)]).float().repeat_interleave(layers, dim=0)
+    best, rate = _best(X, Y, ~apart & ~checked, checked, settings, seed)
+    with torch.no_grad():
+        prediction = best(X[:, apart]).double().reshape(2, layers, -1, target.shape[-1])
+    errors = [
+        HeldOut.of_predictions(prediction[which], values[apart].double(), group[apart])
+        for which, values in enumerate((target, target.roll(1, dims=0)))
+    ]
+    return PooledProbe(
+        protocol="akyurek",
+        held_out=errors[0],
+        shuffled=errors[1],
+        dropped=int((~usable).sum()),
+        attention=best.scores[:layers].detach().double().softmax(-1),
+        learning_rate=rate[:layers],
+    )
+
+
+class _Pooling(torch.nn.Module):
+    """Probes side by side, one per entry of the leading axis."""
+
+    def __init__(
+        self, fits: int, positions: int, width: int, outputs: int, settings: AttentionPooling, seed: int
+    ) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        sizes = (
+            (width, settings.projection)
+            if settings.readout == "linear"
+            else (width, settings.projection, settings.hidden)
+        )
+        sizes = (*sizes, outputs)
+        self.scores = torch.nn.Parameter(torch.zeros(fits, positions))
+        self.weights = torch.nn.ParameterList(
+            torch.randn(fits, before, after, generator=generator) / math.sqrt(before)
+            for before, after in pairwise(sizes)
+        )
+        self.biases = torch.nn.ParameterList(torch.zeros(fits, 1, after) for after in sizes[2:])  # W_v has none
+
+    def forward(self, tokens: Float[Tensor, "fit prompt position D"]) -> Float[Tensor, "fit prompt output"]:
+        # W_v is linear, so the mean of the projected tokens is the projection of their mean.
+        out = torch.einsum("fp,fbpd->fbd", self.scores.softmax(-1), tokens) @ self.weights[0]
+        for index, (weight, bias) in enumerate(zip(list(self.weights)[1:], self.biases, strict=True)):
+            out = (torch.nn.functional.gelu(out) if index else out) @ weight + bias
+        return out
+
+
+def _best(
+    X: Float[Tensor, "fit prompt position D"],
+    Y: Float[Tensor, "fit prompt output"],
+    fitted: Bool[Tensor, " prompt"],
+    checked: Bool[Tensor, " prompt"],
+    settings: AttentionPooling,
+    seed: int,
+) -> tuple[_Pooling, Float[Tensor, " fit"]]:
+    """Per fit, the probe of the learning rate that does best on the ``checked`` prompts."""
+    rates: Sequence[float] = settings.learning_rates
+    best = _trained(X[:, fitted], Y[:, fitted], rates[0], settings, seed)
+    chosen = torch.full((len(X),), rates[0], dtype=torch.float64)
+    if len(rates) == 1:
+        return best, chosen
+
+    def loss(probe: _Pooling) -> Tensor:
+        return (probe(X[:, checked]) - Y[:, checked]).square().sum(-1).mean(-1).nan_to_num(nan=torch.inf)
+
+    with torch.no_grad():
+        least = loss(best)
+    for rate in rates[1:]:
+        other = _trained(X[:, fitted], Y[:, fitted], rate, settings, seed)
+        with torch.no_grad():
+            better = loss(other) < least
+            least = least.minimum(loss(other))
+            chosen[better] = rate
+            for mine, theirs in zip(best.parameters(), other.parameters(), strict=True):
+                mine[better] = theirs[better]
+    return best, chosen
+
+
+def _trained(
+    X: Float[Tensor, "fit prompt position D"],
+    Y: Float[Tensor, "fit prompt output"],
+    rate: float,
+    settings: AttentionPooling,
+    seed: int,
+) -> _Pooling:
+    probe = _Pooling(len(X), X.shape[2], X.shape[3], Y.shape[2], settings, seed)
+    optimizer = torch.optim.Adam(probe.parameters(), lr=rate)
+    generator = torch.Generator().manual_seed(seed + 1)
+    for _ in range(settings.steps):
+        rows = torch.randint(0, X.shape[1], (settings.batch,), generator=generator)
+        optimizer.zero_grad()
+        (probe(X[:, rows]) - Y[:, rows]).square().sum(-1).mean(-1).sum().backward()
+        optimizer.step()
+    return probe
