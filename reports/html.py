@@ -6,14 +6,12 @@ and allows no connection, so even a name in a checkpoint that smuggled markup pa
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from interp.models.atomic import write_atomically
@@ -22,12 +20,12 @@ from interp.reports.figures import figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
+from interp.reports.page import HERE, environment, policy
 from interp.reports.remainder_findings import remainder_sentences
 from interp.results import Analysis
 
 __all__ = ["render_report", "write_report"]
 
-_HERE = Path(__file__).parent
 _SCRIPTS = ("page.js", "heatmaps.js")
 
 
@@ -42,7 +40,7 @@ def render_report(analysis: Analysis) -> str:
     from plotly.offline import get_plotlyjs  # slow to import, and only reports need it
 
     formulas = layer_formulas(analysis)
-    scripts = [get_plotlyjs(), *((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
+    scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
     return _environment().get_template("report.html").render(
         analysis=analysis,
         status=findings.status(analysis),
@@ -57,18 +55,15 @@ def render_report(analysis: Analysis) -> str:
         doubts=findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
         undetermined=any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),
         provenance=_flat(analysis.provenance),
-        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
+        policy=policy(scripts),
     )  # fmt: skip
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {
+    made = environment()
+    made.filters |= {
         "estimate": lambda pair: estimate(*pair),
         "interval": lambda pair: interval(*pair),
         "mathy": _mathy,
@@ -76,7 +71,7 @@ def _environment() -> Environment:
         "percent": percent,
         "typeset": _typeset,
     }
-    return environment
+    return made
 
 
 def _mathy(text: str) -> Markup:
@@ -88,15 +83,6 @@ def _typeset(size: str) -> Markup:
     """5.1e-4 with a power of ten, for a formula that is read rather than copied."""
     mantissa, _, power = size.partition("e")
     return Markup("{}·10<sup>{}</sup>").format(mantissa, power.replace("-", "−")) if power else escape(size)
-
-
-def _policy(scripts: list[str]) -> str:
-    hashes = (base64.b64encode(hashlib.sha256(s.encode("utf-8")).digest()).decode("ascii") for s in scripts)
-    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "connect-src 'none'; form-action 'none'; base-uri 'none'"
-    )
 
 
 def _facts(analysis: Analysis) -> list[tuple[str, str]]:

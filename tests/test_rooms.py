@@ -17,7 +17,8 @@ MAY_IMPORT = {
     "interp.checkpoints": ("interp.models",),
     "interp.probes": ("interp.models", "interp.checkpoints"),
     "interp.algorithms": ("interp.models.tasks",),  # reference solvers know nothing of networks
-    "interp.reports": ("interp.results", "interp.models.atomic"),  # takes results, never models; writes files
+    # takes results, never models; writes files
+    "interp.reports": ("interp.results", "interp.explored", "interp.models.atomic"),
     "interp.cli": ("interp",),
     "interp": ("interp.models", "interp.checkpoints", "interp.probes", "interp.algorithms"),
 }
