@@ -230,6 +230,8 @@ def _effects(analysis: Analysis, name: str, title: str, effects: Sequence[OmegaE
     traces: list[dict[str, Any]] = []
     for series in (_ZEROED, _WORTH):
         own = [(e, v, error) for e, s, v, error in known if s is series]
+        if not own:
+            continue
         beyond = [diverges(analysis, v, error) for _, v, error in own]
         below = [v < left for _, v, _ in own]
         low, high = lengths([(v, error) for _, v, error in own], log=True)

@@ -195,7 +195,11 @@ def curve(
             else {}
         ),
         **({"line": {"color": colour, "width": width, "dash": dash}} if lines else {}),
-        "marker": {"color": colour, "size": size, "symbol": shapes if any(off) else series.symbol},
+        **(
+            {"marker": {"color": colour, "size": size, "symbol": shapes if any(off) else series.symbol}}
+            if marked
+            else {}
+        ),
         "customdata": [point.text for point in points],
         "hovertemplate": "%{customdata}<extra></extra>",
     }

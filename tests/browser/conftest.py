@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -29,15 +29,10 @@ ARGUMENTS = [
 
 def _synthetic_analyses() -> ModuleType:
     """The analyses of the report tests, which live in another folder and must be found when it is not collected."""
-    name = "synthetic_analyses"
-    if name not in sys.modules:
-        path = Path(__file__).parent.parent / "reports" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
+    folder = str(Path(__file__).parent.parent / "reports")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module("synthetic_analyses")
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,12 @@ from interp.reports.numbers import estimate
 from interp.results import Analysis
 
 KINDS = (
-    "diag",
+    "noisy",
     "single",
     "deep",
-    "disagreeing",
-    "unrecognized",
+    "full",
+    "unrecognized-noisy",
+    "preconditioned",
     "refused",
     "empty",
     "all-none",
@@ -35,7 +36,7 @@ def plots(opened: Any) -> list[str]:
     return ids
 
 
-def hover(opened: Any, plot: str, x: float, y: float) -> str:
+def hover(opened: Any, plot: str, x: float, y: float | str) -> str:
     """What the page says when the pointer rests on the data point (x, y) of a plot."""
     opened.page.locator(f"#{plot}").scroll_into_view_if_needed()
     place = opened.page.evaluate(
@@ -79,7 +80,7 @@ def test_opens_offline_and_fits(open_report: Open, kind: str) -> None:
         assert page.evaluate(CLIPPED) == []
         for plot in plots(opened):
             titles = page.locator(f"#{plot} .xtitle, #{plot} .ytitle").all_text_contents()
-            assert len(titles) == (1 if plot == "plot-losses" else 2), plot
+            assert len(titles) == (1 if plot.startswith(("plot-losses", "plot-omegas")) else 2), plot
     assert page.locator("main section").count() >= 8
     assert opened.requests == [opened.url]
     assert opened.complaints == []
@@ -108,6 +109,50 @@ def test_hover_shows_the_coefficient_and_its_error(open_report: Open, analyses: 
     distance = analyses["diag"].implicit[3].distance["oracle"]
     assert distance is not None
     assert "after 3 layers: 0.0285 ± 0.0011" in hover(opened, "plot-distances", 3, distance)
+
+
+def test_hover_shows_what_the_regression_section_holds(open_report: Open, analyses: dict[str, Analysis]) -> None:
+    opened = open_report("noisy")
+    known = analyses["noisy"].regression
+    assert known is not None
+    ada = next(s for s in known.profile.series if s.name == "adarr")
+    value, stderr = ada.excess[8], ada.stderr[8]
+    assert value is not None
+    shown = hover(opened, "plot-profile", 4.0, value)
+    assert shown == f"ridge, noise from residuals, σ = 4: {estimate(value, stderr)}"
+    kept = known.filters[-1].bins[4]
+    assert hover(opened, "plot-filter-4", kept.eigenvalue, kept.filter) == (
+        f"σ 3.3 to 5, eigenvalue 25: {estimate(kept.filter, kept.stderr)}"
+    )
+    step = known.step[3].bins[6]
+    assert hover(opened, "plot-step-3", step.x, step.observed) == f"layer 3: {estimate(step.observed, step.stderr)}"
+    assert "worth: 0.63 ± 0.03" in hover(opened, "plot-omegas-0", 0.63, "ω<sub>xy</sub> + ω<sub>yy</sub>")
+    assert hover(opened, "plot-momentum", 3 + 0.12 * -0.5, 0.83) == "layer 3, w: along the momentum u: R² = 0.830"
+
+
+def test_hover_on_what_is_left_and_on_a_preconditioner(open_report: Open, analyses: dict[str, Analysis]) -> None:
+    opened = open_report("full")
+    assert hover(opened, "plot-remainder-blocks", 2, "x ← x · Σ") == (
+        "layer 2, x ← x, read from Σ: 90 % of what is left (99.0 %; rank 38)"
+    )
+    assert hover(opened, "plot-remainder-shares", 2, 0.8) == "layer 2, four ω in its place: R² = 0.80 [0.77, 0.83]"
+    entry = analyses["preconditioned"].preconditioners[1]
+    opened = open_report("preconditioned")
+    assert hover(opened, "plot-preconditioner-1", 1, 3) == (
+        f"layer 1, Ω[3, 1]: {estimate(entry.refit[3][1], entry.refit_stderr[3][1])}"
+    )
+
+
+def test_a_newcomer_reads_the_page_from_the_top(open_report: Open) -> None:
+    """Verdict, formula, coefficients, evidence, then details; every figure has a finding, a caption and a table."""
+    opened = open_report("full")
+    order = opened.page.eval_on_selector_all("main > section", "nodes => nodes.map(node => node.id)")
+    assert order[:5] == ["verdict", "algorithm", "coefficients", "evidence", "noise"] and order[-1] == "provenance"
+    for figure in opened.page.locator("main figure[id^=figure-]").all():
+        assert len(figure.locator("h3").first.text_content().split()) > 4
+        assert len(figure.locator("figcaption").text_content()) > 40
+        assert figure.locator("table tbody tr").count() > 0
+    assert "carry only 0.31 % of the weights of layers 2 and 3" in opened.text("#verdict")
 
 
 def test_hover_on_a_heat_map_shows_the_exact_weight(open_report: Open, analyses: dict[str, Analysis]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import synthetic_regression
 
 from interp.results import (
     Analysis,
@@ -411,12 +412,52 @@ def with_probes() -> Analysis:
     return dataclasses.replace(analysis(), probes=scores)
 
 
+def noisy() -> Analysis:
+    """DIAG, with everything that is measured of how it deals with noise."""
+    return dataclasses.replace(analysis(), regression=synthetic_regression.regression())
+
+
+def full() -> Analysis:
+    """The awkward FULL network on two noise levels: the omegas carry little of its last weights, nothing was
+    refitted."""
+    base = disagreeing()
+    split = Split(block_scalar=0.0031, trace=0.0001, residual=0.9968)
+    layers = tuple(dataclasses.replace(x, split=split) if x.index >= 2 else x for x in base.layers)
+    return dataclasses.replace(
+        base,
+        layers=layers,
+        regression=synthetic_regression.regression(levels=(1.0, 3.0), full=True),
+        task=base.task | {"noise": {"choice": [1.0, 3.0]}},
+    )
+
+
+def unrecognized_and_noisy() -> Analysis:
+    return dataclasses.replace(unrecognized(), regression=synthetic_regression.regression())
+
+
+def preconditioned() -> Analysis:
+    base = refused()
+    verdict = dataclasses.replace(base.verdict, algorithm="preconditioned-gd", solves_task=True)
+    families = tuple(dataclasses.replace(f, chosen=f.name == "preconditioned-gd") for f in base.families)
+    matrices = synthetic_regression.preconditioners()
+    return dataclasses.replace(base, verdict=verdict, families=families, preconditioners=matrices)
+
+
+def deep() -> Analysis:
+    """Seven layers, three heads, everything measured."""
+    return dataclasses.replace(analysis(layers=7, heads=3), regression=synthetic_regression.regression(layers=7))
+
+
 def many() -> Mapping[str, Analysis]:
     """Every kind of analysis, by name."""
     return {
         "diag": analysis(),
         "single": analysis(layers=1),
-        "deep": analysis(layers=7, heads=3),
+        "deep": deep(),
+        "noisy": noisy(),
+        "full": full(),
+        "unrecognized-noisy": unrecognized_and_noisy(),
+        "preconditioned": preconditioned(),
         "disagreeing": disagreeing(),
         "unrecognized": unrecognized(),
         "refused": refused(),
