@@ -1,4 +1,4 @@
-"""An Analysis as one JSON document ("interp-probe/1"), and back."""
+"""A result as one JSON document ("interp-probe/1"), and back."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 
 from interp.models.atomic import write_atomically
 from interp.models.errors import LayoutError, UnreadableFile
-from interp.results import Analysis
+from interp.results import Analysis, ProbeReport
 
 __all__ = ["dumps", "load", "loads", "write"]
 
 
-def dumps(analysis: Analysis) -> str:
+def dumps(analysis: Analysis | ProbeReport) -> str:
     """One JSON document; each top-level field has a line of its own.
 
     Only ASCII is written (other characters as \\u escapes), so the text is UTF-8 whatever encoding the stream has.

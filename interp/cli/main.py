@@ -21,6 +21,7 @@ COMMANDS = {
     "analyse": ("interp.cli.analyse", "Say which algorithm a checkpoint runs (the default command)."),
     "check": ("interp.cli.check", "Compare a checkpoint with a golden file; exit code 1 when it moved."),
     "inspect": ("interp.cli.inspect", "Show what a file holds, from its header only."),
+    "probe": ("interp.cli.probe", "What can be read from the activations, layer by layer, with controls."),
     "reproduce": ("interp.cli.reproduce", "A paper's table, its figures beside ours; trains the cells asked for."),
     "train": ("interp.cli.train", "Train a model from a recipe."),
     "unroll": ("interp.cli.unroll", "Print the implicit linear model of every layer."),

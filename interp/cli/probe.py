@@ -1,0 +1,83 @@
+"""``interp-probe probe``: what can be read from the activations, layer by layer, with controls."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+
+import click
+
+from interp.cli.running import SEED, progress_line, use_one_thread
+from interp.models.errors import UsageError
+
+__all__ = ["command", "numbers"]
+
+
+@click.command("probe")
+@click.argument("checkpoint")
+@click.option(
+    "--target", "targets", multiple=True, metavar="NAME", help="What to look for; repeatable. Default: all that apply."
+)
+@click.option("--layers", metavar="0,2-4", help="Layers, 0 being the input. Default: all.")
+@click.option(
+    "--positions", metavar="5,10-12", help="Tokens to probe. Default: the query, or some of a causal model's positions."
+)
+@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@click.option("--prompts", type=int, default=4096, show_default=True, help="How many prompts, in constant memory.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
+def command(
+    checkpoint: str,
+    targets: tuple[str, ...],
+    layers: str | None,
+    positions: str | None,
+    spec: str | None,
+    as_json: bool,
+    prompts: int,
+    seed: int,
+) -> None:
+    """Fit linear probes to the activations of CHECKPOINT and score them on prompts they have not seen.
+
+    Beside every score: the same probe on untrained models, on shuffled targets, and on the inputs alone.
+    """
+    wanted_layers = None if layers is None else numbers("--layers", layers)
+    wanted_positions = None if positions is None else numbers("--positions", positions)
+    with progress_line() as progress:
+        progress("loading")
+        use_one_thread()
+        from interp.checkpoints.opening import open_checkpoint
+        from interp.probing import probe_checkpoint
+
+        result = probe_checkpoint(
+            open_checkpoint(checkpoint, spec),
+            targets=targets,
+            layers=wanted_layers,
+            positions=wanted_positions,
+            prompts=prompts,
+            seed=seed,
+            progress=progress,
+            command=shlex.join(["interp-probe", *sys.argv[1:]]),
+        )
+    if as_json:
+        from interp.reports.document import dumps
+
+        click.echo(dumps(result))
+        return
+    from rich.console import Console
+
+    from interp.reports.probe_table import print_probes
+
+    print_probes(result, Console())
+
+
+def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers and ranges, "0,2-4", in ascending order. Raises UsageError naming the option."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})\s*(?:-\s*(\d{1,6})\s*)?", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if match is None or first > last:
+            raise UsageError(f"{option} is {text!r}, expected whole numbers and ranges such as 0,2-4")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))

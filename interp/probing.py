@@ -1,0 +1,321 @@
+"""Probes of one checkpoint, with their controls, as one result.
+
+All prompts go through the network once; the controls (untrained models, targets of other prompts, the inputs alone)
+are scored on the first of them, together with the network itself, so that differences are paired.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interp.checkpoints.opening import Checkpoint
+from interp.models.errors import UsageError
+from interp.models.tasks import LinearDynamics, any_task_from_dict
+from interp.models.transformer import LinearTransformer
+from interp.probes.across import Battery, batteries, gather
+from interp.probes.activations import Prompts, Reader, Task, stream
+from interp.probes.controls import untrained_models
+from interp.probes.held_out import HeldOut
+from interp.probes.intervals import score
+from interp.probes.mesa import mesa
+from interp.probes.moments import Moments
+from interp.probes.quantities import DynamicsQuantities
+from interp.probes.ridge import cross_fit
+from interp.probes.selectivity import Selectivity, above, above_untrained
+from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_targets, find_targets
+from interp.provenance import checkpoint_info, provenance
+from interp.results import ProbeReport, ProbeScore, ProbeTarget
+
+__all__ = ["DEFAULT_PROMPTS", "probe_checkpoint", "probe_model"]
+
+DEFAULT_PROMPTS = 4096
+FEWEST_PROMPTS = 64
+CHUNK = 2048  # prompts held at a time, when tokens are few and small
+CHUNK_NUMBERS = 2**23  # at most so many numbers of a chunk's tokens over all layers
+GROUPS, FEWEST_GROUPS = 128, 32  # of sequences; half of them are fitted, half scored
+MOMENT_NUMBERS = 2**26  # at most so many numbers of moments: 512 MiB
+UNTRAINED = 8  # untrained models
+SEQUENCES = 256  # of the mesa paper's protocol
+CONTROL_PROMPTS, CONTROL_TOKENS = 2048, 2**15  # controls: at most so many prompts, and tokens if they are long
+CALIBRATION_TOKENS = 2048
+MOST_POSITIONS = 8  # of a causal model, when none are named
+UNDEFINED = "skipped, because the target is the same for all prompts, or not defined at this position"
+CONTROLS = ("untrained", "shuffled", "inputs")
+
+
+def probe_checkpoint(
+    checkpoint: Checkpoint,
+    *,
+    targets: Sequence[str] = (),
+    layers: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    prompts: int = DEFAULT_PROMPTS,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda step: None,
+    command: str | None = None,
+) -> ProbeReport:
+    """Probe a checkpoint on ``prompts`` prompts of its task, for ``targets`` by name (all that apply when empty).
+
+    ``layers`` counts from 0, the input; ``positions`` are tokens of the context or sequence, by default the query or,
+    for causal models of a sequence, a few from the first to the last. Raises UsageError for a target, layer, position
+    or number of prompts that does not fit; LayoutError for a task that is not known; UnreadableFile for weights that
+    are not finite.
+    """
+    model = checkpoint.model.require_finite().to(torch.float64)
+    task: Task = any_task_from_dict(model.spec.task)
+    chosen = find_targets(task.name, targets) if targets else default_targets(task.name)
+    scores, notes = probe_model(model, task, chosen, KINDS, layers, positions, prompts, seed, progress)
+    return ProbeReport(
+        checkpoint=checkpoint_info(checkpoint),
+        task=task.to_dict(),
+        probes=scores,
+        targets=tuple(
+            ProbeTarget(name=t.name, formula=t.formula, source=t.source, expectation=t.expectation) for t in chosen
+        ),
+        provenance=provenance(prompts, seed, command),
+        notes=notes,
+    )
+
+
+def probe_model(
+    model: LinearTransformer,
+    task: Task,
+    targets: Sequence[Target],
+    kinds: Sequence[str],
+    layers: Sequence[int] | None,
+    positions: Sequence[int] | None,
+    prompts: int,
+    seed: int,
+    progress: Callable[[str], None],
+) -> tuple[tuple[ProbeScore, ...], tuple[str, ...]]:
+    """The scores, by kind, target, position and layer, and notes on what was left out."""
+    if prompts < FEWEST_PROMPTS:
+        raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more to fit and score probes on")
+    shown, read = _layers(model, layers)
+    places = _positions(task, positions)
+    notes = []
+    reader = Reader(model, (), places)
+    if not reader.shared_maps and "within-prompt" in kinds:
+        kinds = [kind for kind in kinds if kind != "within-prompt"]
+        if not isinstance(task, LinearDynamics):
+            notes.append(
+                "within-prompt probes: skipped, because the tokens of a prompt share no linear map (causal keys or a "
+                "clip)"
+            )
+    wanted = batteries(task, targets, places, kinds)
+    reader = replace(reader, kinds=tuple(battery.kind for battery in wanted))
+    groups = _groups(model, wanted, len(read), prompts)
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+    chunk = _chunk(model, task)
+
+    progress("reading activations")
+    moments = gather(reader, task, wanted, read, stream(task, prompts, seeds[0], chunk), prompts, groups)
+    dropped = max(int(m.dropped.sum()) for m in moments.values())
+    if dropped:
+        notes.append(f"{dropped} of {prompts} prompts diverge; they are left out of every figure")
+    lost = [battery for battery in wanted if not _enough(moments[battery.kind])]
+    kept = [battery for battery in wanted if battery not in lost]
+    diverge = f"skipped, because {dropped} of {prompts} prompts diverge"
+    scores = [score for battery in lost for score in _unscored(battery, shown, diverge)]
+    if not kept:
+        return tuple(scores), tuple(notes)
+    few = min(prompts, CONTROL_PROMPTS, max(CONTROL_TOKENS // task.context, FEWEST_PROMPTS))
+    same = list(stream(task, few, seeds[0], chunk))
+    controls = _controls(reader, task, kept, read, same, min(groups, few), seeds[1], progress)
+    if few < prompts:
+        notes.append(f"controls, and the differences to them: on {few} prompts")
+
+    progress("scoring")
+    for battery in kept:
+        scores += _scores(battery, moments[battery.kind], controls, shown, read, seeds[2])
+    if isinstance(task, LinearDynamics):
+        scores += _published(reader, task, targets, shown, seeds[0])
+        notes.append(
+            f"protocol mesa: least squares without intercept, scored in sample on {SEQUENCES} sequences, as published; "
+            f"the paper plots half of this mean squared error"
+        )
+    return tuple(scores), tuple(notes)
+
+
+def _published(
+    reader: Reader, task: LinearDynamics, targets: Sequence[Target], shown: Sequence[int], seed: int
+) -> list[ProbeScore]:
+    """The mesa paper's protocol for its two targets."""
+    prompts = task.sample(SEQUENCES, seed)
+    found, known, group = reader.read(prompts), DynamicsQuantities(prompts), torch.arange(SEQUENCES)
+    out = []
+    for target, position in product((t for t in targets if t.name in (NEXT, PUBLISHED)), reader.positions):
+        value = target.values(known, position)
+        assert value is not None  # both are defined everywhere
+        tokens = torch.stack([found.features("token", layer, position) for layer in shown])
+        result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
+        out += [
+            ProbeScore(
+                layer=layer, target=target.name, kind="token", position=position, r2=None, r2_ci=(None, None),
+                mse=_known(2.0 * result.published[at]), control=dict.fromkeys(CONTROLS), prompts=result.prompts,
+                protocol="mesa",
+            )
+            for at, layer in enumerate(shown)
+        ]  # fmt: skip
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _Controls:
+    """Held-out errors on the prompts of the controls, by kind: of the network itself, the same with targets of other
+    prompts, and of the untrained models that do not diverge."""
+
+    real: Mapping[str, HeldOut]
+    shuffled: Mapping[str, HeldOut]
+    untrained: Mapping[str, Sequence[HeldOut]]
+
+    def selectivity(self, kind: str, outputs: slice, seed: int) -> dict[str, Selectivity]:
+        """For one target, all layers and positions, by the name of the control."""
+        if kind not in self.real:
+            return {}
+        real = self.real[kind]
+        first = real.squared_error[:, :1].expand_as(real.squared_error)  # layer 0 is always read, and comes first
+        inputs = replace(real, squared_error=first)
+        return {
+            "untrained": above_untrained(real, self.untrained[kind], outputs, seed),
+            "shuffled": above(real, self.shuffled[kind], outputs, seed),
+            "inputs": above(real, inputs, outputs, seed),
+        }
+
+
+def _controls(
+    reader: Reader,
+    task: Task,
+    wanted: Sequence[Battery],
+    layers: Sequence[int],
+    prompts: Sequence[Prompts],
+    groups: int,
+    seed: int,
+    progress: Callable[[str], None],
+) -> _Controls:
+    count = sum(chunk.count for chunk in prompts)
+
+    def held_out(of: Reader, shuffle: bool = False) -> Mapping[str, HeldOut]:
+        moments = gather(of, task, wanted, layers, prompts, count, groups, shuffle)
+        return {
+            battery.kind: cross_fit(moments[battery.kind], battery.widths).held_out
+            for battery in wanted
+            if _enough(moments[battery.kind])
+        }
+
+    calibration_seed, *model_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(UNTRAINED + 1))
+    calibration = task.sample(max(CALIBRATION_TOKENS // task.context, 8), calibration_seed)
+    untrained = []
+    for number, other in enumerate(untrained_models(reader.model, calibration, model_seeds)):
+        progress(f"probing untrained models ({number + 1} of {UNTRAINED})")
+        untrained.append(held_out(replace(reader, model=other)))
+    by_kind = {b.kind: [found[b.kind] for found in untrained if b.kind in found] for b in wanted}
+    return _Controls(real=held_out(reader), shuffled=held_out(reader, shuffle=True), untrained=by_kind)
+
+
+def _enough(moments: Moments) -> bool:
+    """Whether the prompts that do not diverge make every fold."""
+    return int((moments.count > 0).sum()) >= 0.9 * moments.groups
+
+
+def _scores(
+    battery: Battery, moments: Moments, controls: _Controls, shown: Sequence[int], read: Sequence[int], seed: int
+) -> list[ProbeScore]:
+    fit = cross_fit(moments, battery.widths)
+    out = []
+    for number, target in enumerate(battery.targets):
+        outputs = fit.targets[target.name]
+        found = score(fit.held_out, outputs, seed)
+        compared = controls.selectivity(battery.kind, outputs, seed)
+        for cell, layer in product(range(len(battery.positions)), shown):
+            at = (read.index(layer), *((cell,) if battery.kind == "token" else ()))
+            r2, r2_ci = found.r2.at(*at)
+            gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
+            out.append(
+                ProbeScore(
+                    layer=layer,
+                    target=target.name,
+                    kind=battery.kind,
+                    position=battery.positions[cell],
+                    r2=r2,
+                    r2_ci=r2_ci,
+                    mse=found.mse.at(*at)[0],
+                    variance=_known(found.variance[at]),
+                    control={name: _known(compared[name].control[at]) if compared else None for name in CONTROLS},
+                    selectivity={name: value for name, (value, _) in gaps.items()},
+                    selectivity_ci={name: ci for name, (_, ci) in gaps.items()},
+                    penalty=None if r2 is None else float(fit.penalty[(*at, number)]),
+                    prompts=int(moments.count.sum()),
+                    reason=None if r2 is not None else UNDEFINED,
+                )
+            )
+    return out
+
+
+def _unscored(battery: Battery, shown: Sequence[int], reason: str) -> list[ProbeScore]:
+    return [
+        ProbeScore(
+            layer=layer, target=target.name, kind=battery.kind, position=position, r2=None, r2_ci=(None, None),
+            mse=None, control=dict.fromkeys(CONTROLS), reason=reason,
+        )
+        for target, position, layer in product(battery.targets, battery.positions, shown)
+    ]  # fmt: skip
+
+
+def _known(value: Tensor) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Those asked for, and those read: the input is a control, and is always read."""
+    shown = tuple(range(model.layers + 1)) if layers is None else tuple(sorted(set(layers)))
+    if not shown or shown[0] < 0 or shown[-1] > model.layers:
+        raise UsageError(
+            f"asked for layers {', '.join(map(str, shown))}, but the model has layers 1 to {model.layers}, and 0 "
+            f"is the input"
+        )
+    return shown, tuple(sorted({0, *shown}))
+
+
+def _positions(task: Task, positions: Sequence[int] | None) -> tuple[int | None, ...]:
+    if positions is not None:
+        wrong = [p for p in positions if not 0 <= p < task.context]
+        if wrong or not positions:
+            raise UsageError(
+                f"asked for positions {', '.join(map(str, positions))}, expected 0 to {task.context - 1}: prompts have "
+                f"{task.context} tokens{'' if isinstance(task, LinearDynamics) else ' before the query'}"
+            )
+        return tuple(sorted(set(positions)))
+    if not isinstance(task, LinearDynamics):
+        return (None,)
+    steps = [m * 10**k for k in range(6) for m in (1, 2, 5) if m * 10**k < task.context - 1]
+    return (*steps[-MOST_POSITIONS + 1 :], task.context - 1)
+
+
+def _chunk(model: LinearTransformer, task: Task) -> int:
+    each = (task.context + 1) * model.spec.width * (model.layers + 1)
+    return max(1, min(CHUNK, CHUNK_NUMBERS // each))
+
+
+def _groups(model: LinearTransformer, wanted: Sequence[Battery], layers: int, prompts: int) -> int:
+    """As many groups of sequences as fit in memory; more make smoother intervals."""
+    each = 0
+    for battery in wanted:
+        features = model.spec.width * (model.spec.width + 1) // 2 if battery.kind == "gram" else model.spec.width
+        each += layers * len(battery.positions) * features * (features + sum(battery.sizes))
+    groups = min(GROUPS, MOMENT_NUMBERS // each)
+    if groups < FEWEST_GROUPS:
+        raise UsageError(
+            f"probes of {layers} layers at {max(len(b.positions) for b in wanted)} positions of a model with D = "
+            f"{model.spec.width} would take about {FEWEST_GROUPS * each * 8 / 2**30:.1f} GiB; ask for fewer with "
+            f"--layers, --positions or --target"
+        )
+    return min(groups, prompts)

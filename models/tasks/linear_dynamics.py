@@ -1,0 +1,276 @@
+"""Sequences of a noisy linear dynamical system: the next state is to be predicted at every position.
+
+    s_{t+1} = W s_t + eps_t,   eps_t ~ N(0, sigma^2 I),   t = 0 .. T - 1,   sigma ~ noise law (one per sequence)
+
+W is drawn anew for every sequence ("orthogonal": Haar measure; "contracting": U diag(l) U^-1 with U standard normal,
+l_i ~ U(0.3, 0.9) and one l = 0.9), or is one orthogonal matrix for all of them ("fixed": nothing is left to be learned
+in context). Inputs are s_0 .. s_{T-1}, targets s_1 .. s_T.
+
+Source: von Oswald et al., "Uncovering mesa-optimization algorithms in Transformers", arXiv 2309.05858, section 3 and
+appendix E. Where the paper and its code differ, both are offered: s_0 is standard normal in the paper and uniform on
+(-1, 1) in the code, which the published losses need. States are clipped as in the code. Losses there are half of |f -
+s|^2, summed over the coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.specification import ModelSpec
+from interp.models.tasks.noisy_regression import NoiseLaw
+
+__all__ = ["CONTENTS", "DYNAMICS", "DynamicsPrompts", "InitialLaw", "LinearDynamics"]
+
+DYNAMICS = ("orthogonal", "contracting", "fixed")
+STATE_CLIP = {"orthogonal": 10.0, "contracting": 2.0, "fixed": 10.0}  # of the authors' code
+SPECTRUM = (0.3, 0.9)  # eigenvalues of contracting dynamics
+
+# What a channel can hold, and the tokens of so many channels when the task does not say.
+CONTENTS = ("zero", "current", "previous", "start")
+LAYOUTS: dict[int, tuple[str, ...]] = {
+    1: ("current",),
+    3: ("start", "current", "previous"),  # proposition 1
+    4: ("start", "current", "current", "previous"),  # the constructed tokens of the experiments
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitialLaw:
+    """The law of the coordinates of s_0: "uniform" on (-value, value), or "normal" with standard deviation value."""
+
+    kind: str
+    value: float
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> InitialLaw:
+        kinds = ("uniform", "normal")
+        if not isinstance(fields, Mapping) or len(fields) != 1:
+            raise LayoutError(f'task.initial is {fields!r}, expected {{"uniform": r}} for (-r, r) or {{"normal": std}}')
+        kind, value = next(iter(fields.items()))
+        if kind not in kinds:
+            raise LayoutError(f"task.initial has kind {kind!r}; {did_you_mean(str(kind), kinds)}")
+        if not _is_number(value) or value <= 0:
+            raise LayoutError(f"task.initial.{kind} is {value!r}, expected a positive number")
+        return cls(kind=kind, value=float(value))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {self.kind: self.value}
+
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Float[Tensor, "*shape"]:
+        if self.kind == "normal":
+            return self.value * torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return self.value * (2.0 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1.0)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicsPrompts:
+    """A batch of sequences s_0 .. s_T, with what generated them and how tokens are made of them."""
+
+    states: Float[Tensor, "prompt time dim"]
+    W: Float[Tensor, "prompt dim dim"]
+    sigma: Float[Tensor, " prompt"]
+    task: LinearDynamics
+
+    @property
+    def count(self) -> int:
+        return self.states.shape[0]
+
+    @property
+    def context(self) -> int:
+        """T, the number of tokens."""
+        return self.states.shape[1] - 1
+
+    @property
+    def target(self) -> Float[Tensor, "prompt position dim"]:
+        """s_{t+1}: every token is read out."""
+        return self.states[:, 1:]
+
+    @property
+    def previous(self) -> Float[Tensor, "prompt position dim"]:
+        """s_{t-1}, with s_{-1} = 0."""
+        return torch.cat([torch.zeros_like(self.states[:, :1]), self.states[:, :-2]], dim=1)
+
+    def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt position D"]]:
+        """The arguments of the hooked forward pass: one tensor of tokens, whose channels hold, in order, what
+        ``task.tokens`` names. Raises LayoutError when the model's channels are of another size or number."""
+        sizes, dim = [size for _, size in spec.tokens], self.states.shape[2]
+        contents = self.task.contents(len(sizes))
+        if contents is None or sizes != [dim] * len(contents):
+            known = " or ".join(f"{count} ({', '.join(names)})" for count, names in LAYOUTS.items())
+            wanted = known if self.task.tokens is None else f"{len(self.task.tokens)} ({', '.join(self.task.tokens)})"
+            raise LayoutError(
+                f"the model's channels are {dict(spec.tokens)}, but linear_dynamics of dimension {dim} makes tokens of "
+                f"{wanted} channels of size {dim}; task.tokens says what each channel holds"
+            )
+        current = self.states[:, :-1]
+        made = {
+            "zero": lambda: torch.zeros_like(current),
+            "current": lambda: current,
+            "previous": lambda: self.previous,
+            "start": lambda: current @ self.task.start_matrix().mT,
+        }
+        return (torch.cat([made[name]() for name in contents], dim=-1),)
+
+    def __getitem__(self, index: slice | Tensor) -> DynamicsPrompts:
+        return DynamicsPrompts(self.states[index], self.W[index], self.sigma[index], self.task)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearDynamics:
+    """The task. ``context`` is T. ``tokens`` says what each channel of a token holds: "zero", "current" (s_t),
+    "previous" (s_{t-1}, where s_{-1} = 0) or "start" (W_0 s_t); None: by the number of channels, 4 (start, current,
+    current, previous), 3 (start, current, previous) or 1 (current). ``start`` is W_0, c for c I, or a matrix."""
+
+    dim: int
+    context: int
+    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.01,))  # noqa: RUF009 - frozen
+    dynamics: str = "orthogonal"
+    initial: InitialLaw = InitialLaw(kind="uniform", value=1.0)
+    state_clip: float | None = None  # None: 10, and 2 for contracting dynamics
+    teacher: int | None = None  # seed of the one W of fixed dynamics
+    tokens: tuple[str, ...] | None = None
+    start: float | tuple[tuple[float, ...], ...] = 0.0
+
+    name = "linear_dynamics"
+
+    def __post_init__(self) -> None:
+        for key in ("dim", "context"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
+        if self.dynamics not in DYNAMICS:
+            raise LayoutError(f"task.dynamics is {self.dynamics!r}; {did_you_mean(str(self.dynamics), DYNAMICS)}")
+        if self.state_clip is not None and (not _is_number(self.state_clip) or self.state_clip <= 0):
+            raise LayoutError(f"task.state_clip is {self.state_clip!r}, expected a positive number")
+        if self.teacher is not None and self.dynamics != "fixed":
+            raise LayoutError(
+                f'task.teacher is {self.teacher!r} with dynamics {self.dynamics!r}; only dynamics "fixed" has a teacher'
+            )
+        if self.teacher is not None and (
+            not isinstance(self.teacher, int) or isinstance(self.teacher, bool) or not 0 <= self.teacher < 2**63
+        ):
+            raise LayoutError(f"task.teacher is {self.teacher!r}, expected a seed, a whole number of 0 or more")
+        for content in self.tokens or ():
+            if content not in CONTENTS:
+                raise LayoutError(f"task.tokens has {content!r}; {did_you_mean(str(content), CONTENTS)}")
+        if self.tokens == ():
+            raise LayoutError(f"task.tokens is empty, expected one of {', '.join(CONTENTS)} for every channel")
+        rows = self.start if isinstance(self.start, tuple) else ()
+        square = len(rows) == self.dim and all(isinstance(row, tuple) and len(row) == self.dim for row in rows)
+        entries = [value for row in rows for value in row] if square else [self.start]
+        if not all(_is_number(value) for value in entries):
+            raise LayoutError(
+                f"task.start is {self.start!r}, expected a number c (for W_0 = c I) or {self.dim} rows of {self.dim}"
+            )
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> LinearDynamics:
+        """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s}."""
+        known = (
+            "name", "dim", "context", "noise", "dynamics", "initial", "state_clip", "teacher", "tokens", "start",
+        )  # fmt: skip
+        for key in fields:
+            if key not in known:
+                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
+        for key in ("dim", "context"):
+            if key not in fields:
+                raise LayoutError(f"the task has no {key!r}, expected dim and context for linear_dynamics")
+        given = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
+        if "noise" in given:
+            given["noise"] = NoiseLaw.from_dict(
+                {"fixed": given["noise"]} if _is_number(given["noise"]) else given["noise"]
+            )
+        if "initial" in given:
+            given["initial"] = InitialLaw.from_dict(given["initial"])
+        if "tokens" in given:
+            if not isinstance(given["tokens"], (list, tuple)):
+                raise LayoutError(f"task.tokens is {given['tokens']!r}, expected a list of {', '.join(CONTENTS)}")
+            given["tokens"] = tuple(given["tokens"])
+        if "start" in given:
+            given["start"] = _rows(given["start"])
+        if "state_clip" in given and _is_number(given["state_clip"]):
+            given["state_clip"] = float(given["state_clip"])
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "name": self.name,
+            "dim": self.dim,
+            "context": self.context,
+            "noise": self.noise.to_dict(),
+            "dynamics": self.dynamics,
+            "initial": self.initial.to_dict(),
+        }
+        for key in ("state_clip", "teacher"):
+            if getattr(self, key) is not None:
+                out[key] = getattr(self, key)
+        if self.tokens is not None:
+            out["tokens"] = list(self.tokens)
+        if self.start != 0.0:
+            out["start"] = [list(row) for row in self.start] if isinstance(self.start, tuple) else self.start
+        return out
+
+    def contents(self, channels: int) -> tuple[str, ...] | None:
+        """What each of so many channels holds; None when the task says nothing that fits."""
+        found = LAYOUTS.get(channels) if self.tokens is None else self.tokens
+        return found if found is not None and len(found) == channels else None
+
+    def start_matrix(self) -> Float[Tensor, "dim dim"]:
+        """W_0."""
+        if isinstance(self.start, tuple):
+            return torch.tensor(self.start, dtype=torch.float64)
+        return float(self.start) * torch.eye(self.dim, dtype=torch.float64)
+
+    def sample(self, count: int, seed: int) -> DynamicsPrompts:
+        """``count`` fresh sequences in float64; the same seed gives the same sequences."""
+        if count < 1:
+            raise UsageError(f"asked for {count} prompts, expected 1 or more")
+        generator = torch.Generator().manual_seed(seed)
+        sigma = self.noise.sample(count, generator)
+        W = self._matrices(count, generator)
+        states = torch.empty(count, self.context + 1, self.dim, dtype=torch.float64)
+        states[:, 0] = self.initial.sample((count, self.dim), generator)
+        noise = torch.randn(count, self.context, self.dim, generator=generator, dtype=torch.float64)
+        noise *= sigma[:, None, None]
+        limit = STATE_CLIP[self.dynamics] if self.state_clip is None else self.state_clip
+        for t in range(self.context):
+            following = (W @ states[:, t, :, None]).squeeze(-1) + noise[:, t]
+            states[:, t + 1] = following.clamp(-limit, limit)
+        return DynamicsPrompts(states=states, W=W, sigma=sigma, task=self)
+
+    def _matrices(self, count: int, generator: torch.Generator) -> Float[Tensor, "prompt dim dim"]:
+        if self.dynamics == "fixed":
+            teacher = torch.Generator().manual_seed(self.teacher or 0)
+            return _orthogonal(1, self.dim, teacher).expand(count, -1, -1)
+        if self.dynamics == "orthogonal":
+            return _orthogonal(count, self.dim, generator)
+        lo, hi = SPECTRUM
+        basis = torch.randn(count, self.dim, self.dim, generator=generator, dtype=torch.float64)
+        values = lo + (hi - lo) * torch.rand(count, self.dim, generator=generator, dtype=torch.float64)
+        values[:, 0] = hi
+        return torch.linalg.solve(basis, basis * values[:, None, :], left=False)
+
+
+def _orthogonal(count: int, dim: int, generator: torch.Generator) -> Float[Tensor, "prompt dim dim"]:
+    """Orthogonal matrices of Haar measure: the Q of a normal matrix, with the signs that make R's diagonal positive."""
+    Q, R = torch.linalg.qr(torch.randn(count, dim, dim, generator=generator, dtype=torch.float64))
+    return Q * torch.diagonal(R, dim1=-2, dim2=-1).sign()[:, None, :]
+
+
+def _rows(value: Any) -> Any:
+    """Numbers as floats and lists as tuples, so that equal tasks are equal; anything else is left for the checks."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_rows(entry) for entry in value)
+    return float(value) if _is_number(value) else value

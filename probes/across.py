@@ -1,0 +1,116 @@
+"""Probes across prompts: one pass over any number of them, for all targets, layers and positions at once.
+
+Per kind of features (see ``interp.probes.activations``) all layers are streams and all positions are cells of one
+``Moments``, so every layer is compared on the same prompts. What the pass leaves behind has a fixed size; fits, choices
+of lambda and held-out errors come from it afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.probes.activations import Activations, Prompts, Reader, Task
+from interp.probes.controls import shuffled
+from interp.probes.moments import Moments, group_of
+from interp.probes.quantities import DynamicsQuantities, RegressionQuantities
+from interp.probes.targets import KINDS, Target, quantities
+
+__all__ = ["Battery", "batteries", "gather"]
+
+Quantities = RegressionQuantities | DynamicsQuantities
+
+
+@dataclass(frozen=True, kw_only=True)
+class Battery:
+    """The probes of one kind: ``targets`` with their sizes, read at ``positions`` (None: the query) or, for kinds that
+    read whole prompts, at none."""
+
+    kind: str
+    targets: tuple[Target, ...]
+    sizes: tuple[int, ...]
+    positions: tuple[int | None, ...]
+
+    @property
+    def widths(self) -> dict[str, int]:
+        return {target.name: size for target, size in zip(self.targets, self.sizes, strict=True)}
+
+    def features(self, found: Activations, layers: Sequence[int]) -> Float[Tensor, "layer *cell prompt feature"]:
+        if self.kind != "token":
+            return torch.stack([found.features(self.kind, layer, None) for layer in layers])
+        return torch.stack(
+            [torch.stack([found.features("token", layer, at) for at in self.positions]) for layer in layers]
+        )
+
+    def outputs(self, known: Quantities) -> Float[Tensor, "*cell prompt output"]:
+        """The targets side by side; zeros where one is not defined, so that it has no variance and no score there."""
+        if self.kind != "token":
+            return self._outputs(known, None)
+        return torch.stack([self._outputs(known, position) for position in self.positions])
+
+    def _outputs(self, known: Quantities, position: int | None) -> Float[Tensor, "prompt output"]:
+        values = [target.values(known, position) for target in self.targets]
+        count = known.prompts.count
+        return torch.cat(
+            [
+                torch.zeros(count, size, dtype=torch.float64) if value is None else value
+                for value, size in zip(values, self.sizes, strict=True)
+            ],
+            dim=1,
+        )
+
+
+def batteries(
+    task: Task, targets: Sequence[Target], positions: tuple[int | None, ...], kinds: Sequence[str] = KINDS
+) -> tuple[Battery, ...]:
+    """One per kind that any of the targets is looked for with."""
+    few = quantities(task.sample(1, 0), task)
+    last = task.context - 1 if isinstance(few, DynamicsQuantities) else None  # where every target is defined
+    sizes = {}
+    for target in targets:
+        value = target.values(few, last)
+        sizes[target.name] = task.dim if value is None else value.shape[1]
+    out = []
+    for kind in kinds:
+        own = tuple(target for target in targets if kind in target.kinds)
+        if own:
+            places = positions if kind == "token" else (None,)
+            out.append(
+                Battery(kind=kind, targets=own, sizes=tuple(sizes[t.name] for t in own), positions=places)
+            )  # fmt: skip
+    return tuple(out)
+
+
+def gather(
+    reader: Reader,
+    task: Task,
+    wanted: Sequence[Battery],
+    layers: Sequence[int],
+    prompts: Iterable[Prompts],
+    count: int,
+    groups: int,
+    shuffle: bool = False,
+) -> Mapping[str, Moments]:
+    """The moments of every kind, from one pass over ``count`` prompts that come in chunks.
+
+    ``shuffle`` gives every prompt the targets of another one.
+    """
+    out: dict[str, Moments] = {}
+    start = 0
+    for chunk in prompts:
+        group = group_of(torch.arange(start, start + chunk.count), count, groups)
+        start += chunk.count
+        found, known = reader.read(chunk), quantities(chunk, task)
+        for battery in wanted:
+            X, Y = battery.features(found, layers), battery.outputs(known)
+            if battery.kind not in out:
+                cells = X.shape[1:-2]
+                out[battery.kind] = Moments.zeros(
+                    groups, X.shape[-1], Y.shape[-1], streams=(len(layers),), cells=tuple(cells)
+                )
+            out[battery.kind].update(X, shuffled(Y) if shuffle else Y, group)
+    return out

@@ -1,0 +1,140 @@
+"""Activations of any number of prompts, a chunk at a time: what probes read, before layer 0 and after every layer.
+
+Three kinds of features, each (prompt, feature) in float64:
+
+- "token": the token e_t^l at one position;
+- "within-prompt": the implicit weights w^l of the prompt, y_i^l = a^l y_i - <w^l, x_i>, row by row;
+- "gram": the upper triangle of sum_j e_j^l (e_j^l)^T over the keys.
+
+Where all tokens share their keys and nothing is clipped, a layer is one map of all tokens of a prompt, so the wanted
+tokens are carried along on the Gram path. Elsewhere they are read off the hooked token-by-token forward pass. Both give
+the same numbers; nothing is kept from one chunk to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.gram import forward, head_layers
+from interp.models.specification import ModelSpec
+from interp.models.tasks import DynamicsPrompts, LinearDynamics, NoisyRegression, RegressionPrompts
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["Activations", "Prompts", "Reader", "Task", "hooked_inputs", "stream"]
+
+Task = NoisyRegression | LinearDynamics
+Prompts = RegressionPrompts | DynamicsPrompts
+
+
+def stream(task: Task, count: int, seed: int, chunk: int) -> Iterator[Prompts]:
+    """``count`` prompts in chunks of ``chunk``, each with a seed of its own derived from ``seed`` and its number."""
+    for number, start in enumerate(range(0, count, chunk)):
+        own = int(np.random.SeedSequence((seed, number)).generate_state(1)[0])
+        yield task.sample(min(chunk, count - start), own)
+
+
+def hooked_inputs(prompts: Prompts, spec: ModelSpec) -> tuple[Tensor, ...]:
+    """The arguments of the hooked forward pass. A causal model gets a regression prompt as one sequence."""
+    if isinstance(prompts, DynamicsPrompts):
+        return prompts.inputs(spec)
+    tokens = prompts.tokens(spec)
+    return (torch.cat(tokens, dim=1),) if spec.attention.keys == "causal" else tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """Of one chunk. Lists are by layer, 0 (the input) to L."""
+
+    tokens: dict[int | None, Sequence[Float[Tensor, "prompt D"]]]  # by position; None is the query
+    implicit: Sequence[Float[Tensor, "prompt weights"]]
+    grams: Sequence[Float[Tensor, "prompt D D"]]
+
+    def features(self, kind: str, layer: int, position: int | None) -> Float[Tensor, "prompt feature"]:
+        if kind == "token":
+            return self.tokens[position][layer]
+        if kind == "within-prompt":
+            return self.implicit[layer]
+        gram = self.grams[layer]
+        return gram.flatten(1).index_select(1, self._upper)
+
+    @cached_property
+    def _upper(self) -> Tensor:
+        D = self.grams[0].shape[-1]
+        row, column = torch.triu_indices(D, D)
+        return row * D + column
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Reads the ``kinds`` of features off a model of float64 weights, tokens at ``positions`` (None: the query)."""
+
+    model: LinearTransformer
+    kinds: tuple[str, ...]
+    positions: tuple[int | None, ...]
+
+    @property
+    def shared_maps(self) -> bool:
+        """Whether a layer is one linear map of all tokens of a prompt."""
+        return self.model.spec.attention.keys != "causal" and self.model.spec.clip is None
+
+    def read(self, prompts: Prompts) -> Activations:
+        return self._mapped(prompts) if self.shared_maps else self._hooked(prompts)
+
+    def _mapped(self, prompts: Prompts) -> Activations:
+        assert isinstance(prompts, RegressionPrompts)
+        spec = self.model.spec
+        context, query = prompts.tokens(spec)
+        gram = context.mT @ context
+        if spec.attention.keys == "all":
+            gram = gram + query.mT @ query
+        rows = [query[:, 0] if position is None else context[:, position] for position in self.positions]
+        wanted = torch.stack(rows, 1) if rows else query[:, :0]
+        passage = forward(head_layers(self.model, prompts.context), gram, wanted)
+        grams: list[Tensor] = []
+        if "gram" in self.kinds:
+            last = passage.maps[-1] @ passage.grams[-1] @ passage.maps[-1].mT
+            grams = [*passage.grams, last]
+        return Activations(
+            tokens={p: [tokens[:, at] for tokens in passage.queries] for at, p in enumerate(self.positions)},
+            implicit=self._implicit(passage.maps) if "within-prompt" in self.kinds else [],
+            grams=grams,
+        )
+
+    def _implicit(self, maps: Sequence[Float[Tensor, "prompt D D"]]) -> list[Float[Tensor, "prompt weights"]]:
+        """-(label rows, input columns) of C^l = T^{l-1} .. T^0, that is w^l."""
+        spec = self.model.spec
+        label = spec.channel(spec.readout.channel).indices
+        inputs = [i for i in range(spec.width) if not label.start <= i < label.stop]
+        C = torch.eye(spec.width, dtype=torch.float64).expand_as(maps[0])
+        rows = [C[:, label]]
+        for layer, T in enumerate(maps):
+            if layer + 1 == len(maps):  # nothing but these rows is needed after the last layer
+                rows.append(T[:, label] @ C)
+            else:
+                C = T @ C if layer else T
+                rows.append(C[:, label])
+        return [-row[..., inputs].flatten(1) for row in rows]
+
+    def _hooked(self, prompts: Prompts) -> Activations:
+        from interp.models.hooked import HookedLinearTransformer  # slow to import, and not needed on the Gram path
+
+        names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(self.model.layers))]
+        given = hooked_inputs(prompts, self.model.spec)
+        _, cache = HookedLinearTransformer(self.model).run_with_cache(*given, names_filter=names)
+        layers = [cache[name] for name in names]
+        context = layers[0].shape[1] - (1 if isinstance(prompts, RegressionPrompts) else 0)
+        keys = slice(None) if self.model.spec.attention.keys == "all" else slice(context)
+        grams = [tokens[:, keys].mT @ tokens[:, keys] for tokens in layers] if "gram" in self.kinds else []
+        places = {position: context if position is None else position for position in self.positions}
+        return Activations(
+            tokens={position: [tokens[:, at] for tokens in layers] for position, at in places.items()},
+            implicit=[],
+            grams=grams,
+        )

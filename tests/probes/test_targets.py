@@ -1,0 +1,144 @@
+"""Targets against their definitions, prompt by prompt in numpy, and the registry that names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from interp.algorithms import chebyshev
+from interp.models.errors import UsageError
+from interp.models.tasks.linear_dynamics import LinearDynamics
+from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.probes.quantities import INVERSE_LAMBDA, LeastNormSolver, chebyshev_solve, published_solve
+from interp.probes.targets import default_targets, find_targets, quantities, target_names
+
+REGRESSION = NoisyRegression(dim=4, context=9, noise=NoiseLaw(kind="uniform", values=(0.5, 2.0)), weight_std=1.5)
+DYNAMICS = LinearDynamics(dim=3, context=12)
+
+
+def value(task: Any, name: str, position: int | None, count: int = 5) -> tuple[Any, np.ndarray]:
+    prompts = task.sample(count, 7)
+    (target,) = find_targets(task.name, [name])
+    found = target.values(quantities(prompts, task), position)
+    assert found is not None and found.dtype == torch.float64
+    return prompts, found.numpy()
+
+
+@pytest.mark.parametrize("position", [None, 0, 6])
+def test_regression_targets_follow_their_formulas(position: int | None) -> None:
+    for name in [t.name for t in default_targets("noisy_regression") if not t.name.startswith(("cheb", "prev"))]:
+        prompts, found = value(REGRESSION, name, position)
+        for i in range(5):
+            X, y, w, sigma = (v[i].numpy() for v in (prompts.x, prompts.y, prompts.w, prompts.sigma))
+            x = prompts.x_query[i].numpy() if position is None else X[position]
+            S, eye = X.T @ X, np.eye(4)
+            expected = {
+                "w": lambda w=w: w,
+                "w-ols": lambda X=X, y=y: np.linalg.lstsq(X, y, rcond=None)[0],
+                "w-ridge": lambda S=S, X=X, y=y, s=sigma, eye=eye: np.linalg.solve(S + (s / 1.5) ** 2 * eye, X.T @ y),
+                "alpha": lambda X=X, y=y: X.T @ y,
+                "noise": lambda s=sigma: np.array([s]),
+                "label": lambda w=w, x=x: np.array([w @ x]),
+                "current": lambda x=x: x,
+                "preconditioned": lambda S=S, x=x, s=sigma, eye=eye: np.linalg.solve(S + s**2 * eye, x),
+            }[name]()
+            np.testing.assert_allclose(found[i], expected, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+def test_previous_tokens_of_a_regression_prompt() -> None:
+    prompts, found = value(REGRESSION, "previous-2", None)
+    np.testing.assert_array_equal(found, prompts.x[:, 7].numpy())
+    (target,) = find_targets("noisy_regression", ["previous-2"])
+    assert target.values(quantities(prompts, REGRESSION), 1) is None
+    found_inside = target.values(quantities(prompts, REGRESSION), 5)
+    assert found_inside is not None and torch.equal(found_inside, prompts.x[:, 3])
+
+
+@pytest.mark.parametrize("position", [0, 1, 5, 11])
+def test_dynamics_targets_follow_their_formulas(position: int) -> None:
+    for name in ("next", "current", "preconditioned"):
+        prompts, found = value(DYNAMICS, name, position)
+        for i in range(5):
+            s = prompts.states[i].numpy()
+            past = s[:position]  # s_0 .. s_{t-1}: the newest pair of the authors' comparator is not left out
+            A = past.T @ past + 0.001 * np.eye(3)
+            expected = {"next": s[position + 1], "current": s[position]}.get(name)
+            expected = np.linalg.solve(A, s[position]) if expected is None else expected
+            np.testing.assert_allclose(found[i], expected, rtol=1e-9, err_msg=name)
+    (target,) = find_targets("linear_dynamics", ["previous-3"])
+    earlier = target.values(quantities(prompts, DYNAMICS), position)
+    if position < 3:
+        assert earlier is None
+    else:
+        assert earlier is not None and torch.equal(earlier, prompts.states[:, position - 3])
+
+
+def spd(count: int, dim: int, condition: float, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    basis, _ = torch.linalg.qr(torch.randn(count, dim, dim, generator=generator, dtype=torch.float64))
+    values = torch.logspace(0, float(np.log10(condition)), dim, dtype=torch.float64)
+    return basis @ torch.diag(values) @ basis.mT
+
+
+def test_chebyshev_steps_are_those_of_the_reference_solver() -> None:
+    A, b = spd(6, 5, 30.0), torch.randn(6, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for steps in (1, 2, 6, 30):
+        high = A.square().sum((-1, -2)).sqrt()
+        low = torch.maximum(torch.tensor(0.7, dtype=torch.float64), high / steps**2).clamp_max(high)
+        expected = chebyshev(A, b, low, high, steps)[-1]
+        torch.testing.assert_close(chebyshev_solve(A, b, 0.7, steps), expected, rtol=1e-11, atol=1e-13)
+    exact = torch.linalg.solve(A, b)
+    torch.testing.assert_close(chebyshev_solve(A, b, 0.7, 60), exact, rtol=1e-6, atol=1e-8)
+
+
+def test_the_published_steps_are_a_polynomial_in_matrix_form() -> None:
+    """The authors iterate on matrices; here a vector is iterated."""
+    from interp.probes.quantities import PUBLISHED_ALPHA, PUBLISHED_BETA
+
+    A, b = spd(4, 3, 10.0), torch.randn(4, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = published_solve(A, b)
+    for i in range(4):
+        B, eye = A[i].numpy() / np.linalg.norm(A[i].numpy()), np.eye(3)
+        T, X, X_before = eye, eye, eye
+        for alpha, beta in zip(PUBLISHED_ALPHA, PUBLISHED_BETA, strict=True):
+            T = T @ (eye - alpha * B)
+            X, X_before = X + T + beta * (X - X_before), X
+        np.testing.assert_allclose(found[i].numpy(), X @ b[i].numpy() / np.linalg.norm(A[i].numpy()), rtol=1e-12)
+
+
+def test_the_solution_of_least_norm_where_the_matrix_is_singular() -> None:
+    x = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    A, b = x.mT @ x, (x.mT @ torch.ones(3, 2, 1, dtype=torch.float64)).squeeze(-1)
+    expected = (torch.linalg.pinv(A, rtol=1e-10) @ b[..., None]).squeeze(-1)
+    torch.testing.assert_close(LeastNormSolver(A).solve(b), expected, rtol=1e-9, atol=1e-11)
+    assert INVERSE_LAMBDA == 0.001  # of the paper
+
+
+def test_names() -> None:
+    assert "w" in target_names("noisy_regression") and "chebyshev-K" in target_names("linear_dynamics")
+    assert [t.name for t in find_targets("noisy_regression", ["w", "chebyshev-3", "w"])] == ["w", "chebyshev-3"]
+    for task in ("noisy_regression", "linear_dynamics"):
+        for target in default_targets(task):
+            assert target.task == task and target.formula and target.source and target.expectation
+            assert find_targets(task, [target.name])[0].formula == target.formula
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "words"),
+    [
+        ("noisy_regression", "next", ["linear_dynamics", "w-ols", "preconditioned", "chebyshev-K"]),
+        ("linear_dynamics", "w", ["noisy_regression", "next", "previous-K"]),
+        ("linear_dynamics", "nxt", ["'next'", "current"]),
+        ("noisy_regression", "chebyshev-0", ["1 to 64"]),
+        ("noisy_regression", "previous-99", ["1 to 64"]),
+        ("noisy_regression", "", ["no target"]),
+    ],
+)
+def test_what_does_not_apply_is_refused_with_what_does(task: str, name: str, words: list[str]) -> None:
+    with pytest.raises(UsageError) as refused:
+        find_targets(task, [name])
+    for word in words:
+        assert word in str(refused.value)
