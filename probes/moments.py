@@ -23,6 +23,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError, safe_open
@@ -36,10 +37,10 @@ __all__ = ["Moments", "along", "group_of", "select", "shared"]
 
 FORMAT, VERSION = "interp-moments", 1
 LARGEST = 1e140  # the squares of larger values, added up, leave float64
-BLOCK = (
-    2**21
-)  # numbers worked on at once (16 MB): larger arrays are returned to the system after every use, and half of
-# the time goes into getting them again
+# Numbers worked on at once (16 MB). Larger arrays go back to the system after every use, and half of the time is then
+# spent on getting them again.
+BLOCK = 2**21
+WIDE = 32  # with fewer features, one product of all streams against the targets they share beats one for each
 
 
 def group_of(sequence: Int[Tensor, " row"], sequences: int, groups: int) -> Int[Tensor, " row"]:
@@ -271,8 +272,7 @@ def _by_group(
 ) -> Iterator[tuple[Tensor | slice, Moments]]:
     """The moments of a chunk, as pairs (groups, their moments).
 
-    Groups with the same number of rows in the chunk go through one batched product, without padding. Products are
-    taken per stream for S_xx, but of all streams together against the targets they share for S_xy.
+    Groups with the same number of rows in the chunk go through one batched product, without padding.
     """
     order = None
     if bool((group[1:] < group[:-1]).any()):
@@ -298,9 +298,12 @@ def _equal_groups(
     Y = Y.reshape(cells, groups, size, outputs)
     x_mean, y_mean = X.mean(3, keepdim=True), Y.mean(2, keepdim=True)
     X, Y = X - x_mean, Y - y_mean
-    xx = (X.mT @ X).permute(2, 0, 1, 3, 4)
-    together = X.permute(1, 2, 3, 0, 4).reshape(cells, groups, size, streams * features)
-    xy = (together.mT @ Y).reshape(cells, groups, streams, features, outputs).permute(1, 2, 0, 3, 4)
+    xx = _product(X, X).permute(2, 0, 1, 3, 4)
+    if features < WIDE:
+        together = X.permute(1, 2, 3, 0, 4).reshape(cells, groups, size, streams * features)
+        xy = _product(together, Y).reshape(cells, groups, streams, features, outputs).permute(1, 2, 0, 3, 4)
+    else:
+        xy = _product(X, Y).permute(2, 0, 1, 3, 4)
     return Moments(
         count=torch.full((groups,), float(size), dtype=torch.float64),
         x_mean=x_mean.squeeze(3).permute(2, 0, 1, 3),
@@ -310,3 +313,9 @@ def _equal_groups(
         yy=(Y**2).sum(2).permute(1, 0, 2),
         dropped=torch.zeros(groups, dtype=torch.float64),
     )
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """left^T right. By numpy, which computes half of X^T X and mirrors it, as torch does not."""
+    own = left.numpy()
+    return torch.from_numpy(np.matmul(own.swapaxes(-1, -2), own if right is left else right.numpy()))

@@ -102,6 +102,18 @@ def test_blocks_of_a_large_chunk(monkeypatch):
     assert_same(of(X, Y, group, (2,), (3,)), whole)
 
 
+def test_many_features():
+    generator = torch.Generator().manual_seed(9)
+    X = torch.randn(2, 3, 90, 40, generator=generator, dtype=torch.float64)
+    Y = torch.randn(3, 90, 2, generator=generator, dtype=torch.float64)
+    moments = Moments.zeros(1, 40, 2, (2,), (3,))
+    moments.update(X, Y, torch.zeros(90, dtype=torch.int64))
+    for stream, cell in np.ndindex(2, 3):
+        expected = directly(X[stream, cell], Y[cell])
+        np.testing.assert_allclose(moments.xx[0, stream, cell], expected["xx"], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(moments.xy[0, stream, cell], expected["xy"], rtol=1e-11, atol=1e-11)
+
+
 def test_a_mean_of_1e8_spreads_costs_no_more_digits_than_the_data_have():
     """Values near 1e8 carry spreads of 1 to about 1e-8: sums of squares that were not centred would have no digit."""
     X, Y, group = rows(3, 3000)
