@@ -318,4 +318,5 @@ def _equal_groups(
 def _product(left: Tensor, right: Tensor) -> Tensor:
     """left^T right. By numpy, which computes half of X^T X and mirrors it, as torch does not."""
     own = left.numpy()
-    return torch.from_numpy(np.matmul(own.swapaxes(-1, -2), own if right is left else right.numpy()))
+    with np.errstate(over="ignore", invalid="ignore"):  # rows that are not finite are looked for afterwards
+        return torch.from_numpy(np.matmul(own.swapaxes(-1, -2), own if right is left else right.numpy()))
