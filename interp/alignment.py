@@ -63,8 +63,9 @@ def _factor(
 def canonical(
     P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]
 ) -> tuple[Int[np.ndarray, " head"], Float[np.ndarray, " head"]]:
-    """(order, factor) of one layer such that ||factor P|| = ||Q / factor||, the entry of Q that is largest in size is
-    positive, and heads come by falling ||P|| ||Q||. A head with a zero or non-finite matrix keeps its scale."""
+    """(order, factor) of one layer, to be used as those of ``align``, such that ||P|| = ||Q||, the entry of Q that is
+    largest in size is positive, and heads come by falling ||P|| ||Q||. A head with a zero or non-finite matrix keeps
+    its scale."""
     heads = len(P)
     p, q = (np.linalg.norm(m.reshape(heads, -1), axis=1) for m in (P, Q))
     usable = np.isfinite(p) & np.isfinite(q) & (p > 0) & (q > 0)
@@ -72,8 +73,8 @@ def canonical(
     flat = Q.reshape(heads, -1)
     largest = np.take_along_axis(flat, np.argmax(np.abs(flat), axis=1)[:, None], 1)[:, 0]
     factor = np.where(usable & (largest < 0), -factor, factor)
-    sizes = np.where(usable, p * q, 0.0)
-    return np.argsort(-sizes, kind="stable"), factor
+    order = np.argsort(-np.where(usable, p * q, 0.0), kind="stable")
+    return order, factor[order]
 
 
 def weight_distance(

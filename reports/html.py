@@ -21,44 +21,67 @@ from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
 from interp.reports.page import HERE, environment, policy
+from interp.reports.probe_figures import probe_figures
+from interp.reports.probe_findings import probe_finding, probe_groups
 from interp.reports.remainder_findings import remainder_sentences
-from interp.results import Analysis
+from interp.results import Analysis, ProbeReport
 
 __all__ = ["render_report", "write_report"]
 
-_SCRIPTS = ("page.js", "heatmaps.js")
+_SCRIPTS = ("page.js", "heat.js", "heatmaps.js")
 
 
-def write_report(analysis: Analysis, path: str | Path) -> None:
+def write_report(result: Analysis | ProbeReport, path: str | Path) -> None:
     """Write the report in one step. Raises UsageError when the place cannot be written."""
     # A file name from a checkpoint may hold bytes that are not UTF-8; they must not stop the report.
-    write_atomically(path, render_report(analysis).encode("utf-8", "replace"))
+    write_atomically(path, render_report(result).encode("utf-8", "replace"))
 
 
-def render_report(analysis: Analysis) -> str:
-    """The report as text; the same Analysis always gives the same text."""
+def render_report(result: Analysis | ProbeReport) -> str:
+    """The report as text; the same result always gives the same text."""
     from plotly.offline import get_plotlyjs  # slow to import, and only reports need it
 
-    formulas = layer_formulas(analysis)
-    scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
-    return _environment().get_template("report.html").render(
-        analysis=analysis,
-        status=findings.status(analysis),
-        findings=findings,
-        figures=figures(analysis),
-        missing=skipped_figures(analysis),
-        no_regression=regression_reason(analysis),
-        left=tuple(remainder_sentences(analysis)),
-        formulas=formulas,
-        heatmaps=heatmaps(analysis),
-        facts=_facts(analysis),
-        doubts=findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
-        undetermined=any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),
-        provenance=_flat(analysis.provenance),
-        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
+    template, content = _probes(result) if isinstance(result, ProbeReport) else _analysis(result)
+    scripts = [get_plotlyjs(), *((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
+    return _environment().get_template(template).render(
+        content,
+        checkpoint=result.checkpoint,
+        probe_figures=probe_figures(result.probes),
+        facts=_facts(result),
+        provenance=_flat(result.provenance),
+        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        policy=policy(scripts),
+        policy=_policy(scripts),
     )  # fmt: skip
+
+
+def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
+    """Template and content of the whole report."""
+    formulas = layer_formulas(analysis)
+    return "report.html", {
+        "analysis": analysis,
+        "status": findings.status(analysis),
+        "findings": findings,
+        "figures": figures(analysis),
+        "missing": skipped_figures(analysis),
+        "no_regression": regression_reason(analysis),
+        "left": tuple(remainder_sentences(analysis)),
+        "formulas": formulas,
+        "heatmaps": heatmaps(analysis),
+        "doubts": findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
+        "undetermined": any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),
+    }
+
+
+def _probes(report: ProbeReport) -> tuple[str, dict[str, Any]]:
+    """Template and content of a page of probes alone."""
+    groups = probe_groups(report.probes)
+    unscored = dict.fromkeys(f"{s.target}: {s.reason}" for s in report.probes if s.reason is not None)
+    return "probes.html", {
+        "result": report,
+        "found": [probe_finding(group) for group in groups if group.protocol == "sound"],
+        "notes": (*report.checkpoint.notes, *report.notes, *unscored),
+    }
 
 
 def _environment() -> Environment:
@@ -85,9 +108,9 @@ def _typeset(size: str) -> Markup:
     return Markup("{}·10<sup>{}</sup>").format(mantissa, power.replace("-", "−")) if power else escape(size)
 
 
-def _facts(analysis: Analysis) -> list[tuple[str, str]]:
+def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
     """What was analysed."""
-    checkpoint = analysis.checkpoint
+    checkpoint = result.checkpoint
     channels = ", ".join(f"{name} (size {size})" for name, size in checkpoint.tokens)
     return [
         ("file", checkpoint.name),
@@ -99,7 +122,7 @@ def _facts(analysis: Analysis) -> list[tuple[str, str]]:
         ("residual stream", "yes" if checkpoint.residual else "no"),
         ("clip", DASH if checkpoint.clip is None else number(checkpoint.clip)),
         ("prediction", f"{'-' if checkpoint.readout_sign < 0 else '+'}{checkpoint.readout_channel} of the query"),
-        *((f"task: {name}", value) for name, value in _flat(analysis.task)),
+        *((f"task: {name}", value) for name, value in _flat(result.task)),
     ]
 
 
