@@ -120,6 +120,10 @@ def scan(path: str | os.PathLike[str]) -> ArrayFile:
     place = Path(path)
     label = shown(str(path))
     size, start = _beginning(place, label)
+    try:
+        str(place).encode()
+    except UnicodeEncodeError:  # the readers of safetensors and torch take no other names
+        raise UnreadableFile(f"the name {label} is not UTF-8, expected one that is; rename the file") from None
     if start[8:9] == b"{":
         found = _scan_safetensors(place, label, size, start)
     elif start.startswith(b"\x93NUMPY"):

@@ -65,10 +65,10 @@ class KeptOmegas(Omegas):
 def heavy_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
     """``count`` prompts with large Gram matrices drawn more often, weighted so that means are those of the task."""
     spec = replace(spec, tokens=(("x", task.dim), ("y", 1)))  # the order that the training objective reads
-    parts = []
-    seeds = np.random.SeedSequence(seed).generate_state(2 * -(-count // BATCH)).reshape(-1, 2).tolist()
-    for start, (draw, choice) in zip(range(0, count, BATCH), seeds, strict=True):
-        size = min(BATCH, count - start)
+    parts, batch = [], max(1, min(BATCH, task.most_prompts // POOL))
+    seeds = np.random.SeedSequence(seed).generate_state(2 * -(-count // batch)).reshape(-1, 2).tolist()
+    for start, (draw, choice) in zip(range(0, count, batch), seeds, strict=True):
+        size = min(batch, count - start)
         pool = task.sample(POOL * size, draw)
         energy = pool.grams(spec).gram.square().sum((-1, -2))
         odds = 0.5 + 0.5 * energy / energy.mean()

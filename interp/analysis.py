@@ -59,13 +59,14 @@ def analyse(
     spec, task = model.spec, task_from_dict(model.spec.task)
     if spec.attention.keys == "causal":
         raise LayoutError(
-            "attention.keys is 'causal'; identification needs shared keys ('context' or 'all'), causal models can only "
-            "be inspected and unrolled"
+            "attention.keys is 'causal', expected 'context' or 'all': identification and unroll need keys that all "
+            "tokens share; interp-probe inspect shows what the file holds"
         )
     if spec.readout.channel != "y":
         raise LayoutError(
             f"readout.channel is {spec.readout.channel!r}, expected 'y', the label that {task.name} asks for"
         )
+    task.require_channels(spec)
     _require_affordable(model, prompts)
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(6)]
 
@@ -99,8 +100,10 @@ def analyse(
     panels = [classical_panel(task, baselines), _network_panel(network, spec)]
     if best is not None:
         panels.append(_recovered_panel(best, spec, chosen is not None))
-    count = affordable_prompts(model.layers, model.heads, spec.width, least=held_out.count)
-    squares = squared_errors(lambda n, s: _usable(model, task.sample(n, s))[0], panels, count, seeds[4])
+    count = affordable_prompts(model.layers, model.heads, spec.width, task.context, least=held_out.count)
+    squares = squared_errors(
+        lambda n, s: _usable(model, task.sample(n, s))[0], panels, count, task.most_prompts, seeds[4]
+    )
     losses = summarise(panels, squares)
     solves, share = solves_task(squares)
 
@@ -130,6 +133,7 @@ def analyse(
         verdict=verdict(chosen, best, solves, share, losses),
         evidence=Evidence(
             prompts=len(squares["network"]),
+            held_out=held_out.count,
             losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
             depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
             notes=() if note is None else (note,),

@@ -169,10 +169,15 @@ def _bounded_influence(layer: int, sensed: Sensitivities) -> Float[Tensor, "prom
 
 
 def least_squares(
-    design: Float[Tensor, "prompt output parameter"], response: Float[Tensor, "prompt output"]
+    design: Float[Tensor, "prompt output parameter"],
+    response: Float[Tensor, "prompt output"],
+    size: float | None = None,
 ) -> Estimate:
     """Least squares without intercept; sandwich covariance with one cluster per prompt, residuals inflated by their
-    leverage (HC3 for one output per prompt), so that it stays honest with heavy tails and few prompts."""
+    leverage (HC3 for one output per prompt), so that it stays honest with heavy tails and few prompts.
+
+    ``size`` is the norm of the numbers whose rounding is in ``response`` (None: its own), for a response that is a
+    difference."""
     rows, flat = design.flatten(0, 1), response.flatten()
     norms = rows.norm(dim=0)
     scale = torch.where(norms > 0, norms, 1.0)
@@ -185,7 +190,7 @@ def least_squares(
     score = ((residual / (1 - leverage))[:, None] * U).unflatten(0, design.shape[:2]).sum(1)
     root = (Vh.mT * inverse) @ score.mT / scale[:, None]
     # What is fitted exactly is still only known to rounding.
-    floor = ROUNDING * flat.norm() * ((Vh.mT * inverse) ** 2).sum(-1).sqrt() / scale
+    floor = ROUNDING * (float(flat.norm()) if size is None else size) * ((Vh.mT * inverse) ** 2).sum(-1).sqrt() / scale
     stderr = (root**2).sum(-1).sqrt() + floor
     determined, partners = _determined(Vh[kept], norms)
     power = float((flat**2).sum())
@@ -290,5 +295,5 @@ def _levenberg_marquardt(
     if not usable:
         unknown = torch.full_like(point.theta, float("nan"))
         return Estimate(point.theta, unknown, (False,) * len(unknown), ((),) * len(unknown), 1.0, steps)
-    local = least_squares(jacobian, point.residual)
+    local = least_squares(jacobian, point.residual, size=power**0.5)
     return Estimate(point.theta, local.stderr, local.determined, local.partners, point.cost / power, steps)

@@ -1,7 +1,7 @@
 """Which family explains the network: fit each on one half of the prompts, score it on the other.
 
 Fidelity is the held-out R^2 of a family's predictions against the network's. The smallest family is preferred unless a
-larger one that contains it explains materially more. All tolerances are the named constants below.
+larger one that contains it explains materially more than it. All tolerances are the named constants below.
 """
 
 from __future__ import annotations
@@ -158,28 +158,37 @@ def _weight_start(
 
 
 def choose(candidates: tuple[Candidate, ...]) -> tuple[Candidate | None, Mapping[str, str]]:
-    """The smallest recognized family that no larger one improves on, and for every family why it was or was not it."""
-    why: dict[str, str] = {}
-    chosen: Candidate | None = None
-    for candidate in sorted(candidates, key=lambda c: c.parameters):
-        name = candidate.family.name
-        if candidate.skipped is not None:
-            why[name] = candidate.skipped
-        elif not candidate.score.recognized:
-            why[name] = _too_low(candidate.score)
-        elif chosen is not None and chosen.family.name in candidate.family.contains:
-            why[name] = f"explains no more than {chosen.family.name}, which it contains"
-        elif (better := next((c for c in candidates if _improves(c, candidate)), None)) is not None:
-            why[name] = (
-                f"{better.family.name} leaves {better.score.unexplained:.2g} of the variance, "
-                f"this {candidate.score.unexplained:.2g}"
-            )
-        elif chosen is None:
-            chosen = candidate
-            why[name] = "the smallest family that explains the network"
-        else:
-            why[name] = f"{chosen.family.name} has fewer numbers"
-    return chosen, why
+    """Climb the lattice from the smallest recognized family, and say of every family why it is or is not the one.
+
+    A step goes to the smallest family that explains materially more than the present one, so each family on the way
+    has earned its numbers against the one before, and none that could be climbed to improves on the last.
+    """
+    ordered = sorted(candidates, key=lambda c: c.parameters)
+    path = [c for c in ordered if c.score.recognized][:1]
+    while path and (better := next((c for c in ordered if _improves(c, path[-1])), None)) is not None:
+        path.append(better)
+    chosen = path[-1] if path else None
+    return chosen, {c.family.name: _why(c, path) for c in candidates}
+
+
+def _why(candidate: Candidate, path: list[Candidate]) -> str:
+    """Why a candidate is the last of the path, or is not."""
+    if candidate.skipped is not None:
+        return candidate.skipped
+    if not candidate.score.recognized:
+        return _too_low(candidate.score)
+    if candidate is path[-1]:
+        return "the smallest family that explains the network"
+    if candidate in path:
+        better = path[path.index(candidate) + 1]
+        return (
+            f"{better.family.name} leaves {better.score.unexplained:.2g} of the variance, "
+            f"this {candidate.score.unexplained:.2g}"
+        )
+    below = next((c for c in reversed(path) if c.family.name in candidate.family.contains), None)
+    if below is not None and not _improves(candidate, below):
+        return f"explains materially no more than {below.family.name}, which it contains"
+    return f"{path[-1].family.name} has fewer numbers"
 
 
 def _too_low(score: Score) -> str:

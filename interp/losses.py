@@ -26,6 +26,7 @@ SOLVES_SHARE = 0.05
 CHUNK = 4096  # prompts in memory at a time
 MOST_PROMPTS = 65_536
 OPERATIONS = 4e10  # floating point operations that a table of losses may take, about 10 s
+NORMAL = 40  # operations in the time that one random number takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +37,20 @@ class Panel:
     predict: Callable[[RegressionPrompts], Mapping[str, Float[Tensor, "prompt output"]]]
 
 
-def affordable_prompts(layers: int, heads: int, width: int, least: int) -> int:
+def affordable_prompts(layers: int, heads: int, width: int, context: int, least: int) -> int:
     """How many prompts a table of losses is taken over: as many as ``OPERATIONS`` allows, within ``least`` and
     ``MOST_PROMPTS``."""
-    each = layers * (2 * heads + 2) * 2 * width**3
+    each = layers * (2 * heads + 2) * 2 * width**3 + NORMAL * context * width
     return max(least, min(MOST_PROMPTS, int(OPERATIONS / each) // CHUNK * CHUNK))
 
 
 def squared_errors(
-    draw: Callable[[int, int], RegressionPrompts], panels: Sequence[Panel], count: int, seed: int
+    draw: Callable[[int, int], RegressionPrompts], panels: Sequence[Panel], count: int, chunk: int, seed: int
 ) -> dict[str, Float[Tensor, " prompt"]]:
-    """Squared error of every predictor on each of ``count`` prompts, drawn in chunks with ``draw(count, seed)``."""
-    chunks = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
+    """Squared error of every predictor on each of ``count`` prompts, drawn with ``draw(count, seed)``, at most
+    ``chunk`` at a time."""
+    chunk = min(chunk, CHUNK)
+    chunks = [min(chunk, count - start) for start in range(0, count, chunk)]
     seeds = np.random.SeedSequence(seed).generate_state(len(chunks))
     out: dict[str, list[Tensor]] = {name: [] for panel in panels for name in panel.labels}
     for size, chunk_seed in zip(chunks, seeds, strict=True):

@@ -141,12 +141,14 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """``prompts`` fresh prompts; ``losses`` from worst to best; ``notes`` say what was skipped, and why."""
+    """``prompts`` fresh prompts behind the losses, which go from worst to best; ``held_out`` prompts behind the
+    fidelity of the verdict and of the families; ``notes`` say what was skipped, and why."""
 
     prompts: int
     losses: tuple[Loss, ...]
     depth_losses: tuple[Loss, ...]  # the read-out after each layer
     notes: tuple[str, ...] = ()
+    held_out: int | None = None  # None: nothing was scored, or by an earlier version that did not say
 
 
 @dataclass(frozen=True, kw_only=True)

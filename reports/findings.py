@@ -125,8 +125,9 @@ def fidelity_sentence(analysis: Analysis) -> str:
         return "not measured"
     lo, hi = verdict.fidelity_ci
     sure = "95 % interval in brackets" if lo is not None and hi is not None else "no interval"
-    value = interval(verdict.fidelity, verdict.fidelity_ci)
-    return f"R² {value} of the network's predictions on held-out prompts ({sure})"
+    value, count = interval(verdict.fidelity, verdict.fidelity_ci), analysis.evidence.held_out
+    prompts = "held-out prompts" if count is None else f"{count} held-out prompts"
+    return f"R² {value} of the network's predictions on {prompts} ({sure})"
 
 
 def task_sentence(analysis: Analysis) -> str:

@@ -70,7 +70,7 @@ def estimate(value: float | None, stderr: float | None) -> str:
     if value is None or stderr is None or not (math.isfinite(value) and math.isfinite(stderr)):
         return text
     if stderr == 0:
-        return f"{text} ± 0"
+        return f"{text} to rounding"
     if value and _exponent(value) + _places(stderr) + 1 > _MOST_DIGITS:
         mantissa, power = f"{stderr:.0e}".split("e")
         return f"{text} ± {mantissa}e{int(power)}"

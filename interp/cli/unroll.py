@@ -39,7 +39,9 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
         raise LayoutError(
             "attention.keys is 'causal', expected 'context' or 'all': only then is a layer one linear map"
         )
-    drawn = task_from_dict(model.spec.task).sample(prompts, seed)
+    task = task_from_dict(model.spec.task)
+    task.require_channels(model.spec)
+    drawn = task.sample(prompts, seed)
     grams = drawn.grams(model.spec)
     trajectory = forward(head_layers(model, drawn.context), grams.gram, grams.query)
     met = prompts - int(unclipped(model, trajectory, *drawn.tokens(model.spec)).sum())

@@ -24,6 +24,8 @@ from interp.models.specification import ModelSpec
 
 __all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts"]
 
+MEMORY = 8 * 2**30  # bytes that the prompts of one sample may take
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseLaw:
@@ -108,12 +110,7 @@ class RegressionPrompts:
 
     def tokens(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
         """Context tokens (x_i, y_i) and the query token (x_t, 0), laid out as ``spec`` names its channels."""
-        dim = self.x.shape[2]
-        sizes = dict(spec.tokens)
-        if sizes != {"x": dim, "y": 1}:
-            raise LayoutError(
-                f"the model's channels are {sizes}, but noisy_regression of dimension {dim} needs x: {dim} and y: 1"
-            )
+        _require_channels(spec, self.x.shape[2])
         context = self.x.new_zeros(self.count, self.context, spec.width)
         context[..., spec.channel("x").indices] = self.x
         context[..., spec.channel("y").start] = self.y
@@ -131,6 +128,14 @@ class RegressionPrompts:
 
     def __getitem__(self, index: slice | Tensor) -> RegressionPrompts:
         return RegressionPrompts(self.x[index], self.y[index], self.x_query[index], self.w[index], self.sigma[index])
+
+
+def _require_channels(spec: ModelSpec, dim: int) -> None:
+    sizes = dict(spec.tokens)
+    if sizes != {"x": dim, "y": 1}:
+        raise LayoutError(
+            f"the model's channels are {sizes}, but noisy_regression of dimension {dim} needs x: {dim} and y: 1"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,10 +198,30 @@ class NoisyRegression:
     def with_noise(self, noise: NoiseLaw) -> NoisyRegression:
         return replace(self, noise=noise)
 
+    def require_channels(self, spec: ModelSpec) -> None:
+        """Raise LayoutError when the tokens of a model are not those of this task."""
+        _require_channels(spec, self.dim)
+
+    @property
+    def most_prompts(self) -> int:
+        """How many prompts fit in ``MEMORY``: inputs, noise and tokens in float64, and temporaries. 0: not one."""
+        return MEMORY // (4 * 8 * (self.context + 1) * (self.dim + 1))
+
+    def require_affordable(self, count: int) -> None:
+        """Raise UsageError for more than ``most_prompts`` prompts, LayoutError when a single one is too large."""
+        size, limit, most = f"task.context {self.context} and task.dim {self.dim}", MEMORY // 2**30, self.most_prompts
+        if most < 1:
+            raise LayoutError(f"a single prompt of {size} takes more than {limit} GiB, expected a smaller task")
+        if count > most:
+            raise UsageError(
+                f"asked for {count} prompts of {size}, which take more than {limit} GiB; expected {most} or fewer"
+            )
+
     def sample(self, count: int, seed: int) -> RegressionPrompts:
-        """``count`` fresh prompts in float64; the same seed gives the same prompts."""
+        """``count`` fresh prompts in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
         if count < 1:
             raise UsageError(f"asked for {count} prompts, expected 1 or more")
+        self.require_affordable(count)
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> Tensor:

@@ -59,8 +59,8 @@ class Optimiser:
         ):
             if not _is_count(getattr(self, name)):
                 raise LayoutError(f"optimiser.{name} is {getattr(self, name)!r}, expected a whole number of 1 or more")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number of 0 or more")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
+            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number from 0 to 2^32 - 1")
         for name in ("prompts", "iterations"):
             if not all(_is_count(value) for value in getattr(self, name)):
                 raise LayoutError(f"optimiser.{name} is {getattr(self, name)!r}, expected whole numbers of 1 or more")

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.models.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
 from interp.models.training.tails import spread_norms, spread_spectra
@@ -18,6 +19,7 @@ __all__ = ["Sample", "fresh_sample", "training_sample"]
 
 CHUNK = 1024  # prompts at a time: a layer's Gram matrices then stay in the cache
 BLOCK = 16384  # prompts drawn at a time, which bounds the memory of their tokens
+MEMORY = 8 * 2**30  # bytes that a sample may take
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +53,9 @@ class Sample:
 
 def fresh_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:
     """``count`` prompts of the task, all of weight 1."""
-    parts = []
-    for number, start in enumerate(range(0, count, BLOCK)):
-        prompts = task.sample(min(BLOCK, count - start), seed=seed * 1000 + number)
+    parts, block = [], _block(task, count)
+    for number, start in enumerate(range(0, count, block)):
+        prompts = task.sample(min(block, count - start), seed=seed * 1000 + number)
         grams = prompts.grams(spec)
         parts.append((grams.gram, grams.query, task.oracle_weights(prompts)))
     gram, query, oracle = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -71,12 +73,12 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
     if task.covariance is not None or spec.attention.keys != "context" or task.context <= task.dim:
         return fresh_sample(task, spec, count, seed)
     generator = torch.Generator().manual_seed(seed)
-    dim, context = task.dim, task.context
+    dim, context, block = task.dim, task.context, _block(task, count)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    inputs = (normal(min(BLOCK, count - start), context, dim) for start in range(0, count, BLOCK))
+    inputs = (normal(min(block, count - start), context, dim) for start in range(0, count, block))
     pairs = [torch.linalg.eigh(x.mT @ x) for x in inputs]
     plain, vectors = (torch.cat(column) for column in zip(*pairs, strict=True))
     spectra, weight = spread_spectra(plain, context, generator)
@@ -93,6 +95,18 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
     query = torch.zeros(count, 1, dim + 1, dtype=torch.float64)
     query[:, 0, :dim] = normal(count, dim)
     return _sample(task, spec, gram, query, (vectors @ oracle[..., None])[..., 0], weight * pair_weight)
+
+
+def _block(task: NoisyRegression, count: int) -> int:
+    """How many prompts to draw at a time. Raises UsageError or LayoutError when what is kept of them does not fit."""
+    task.require_affordable(1)
+    kept = 3 * 8 * count * ((task.dim + 1) ** 2 + task.context)  # Gram matrices and noise, with temporaries
+    if kept > MEMORY:
+        raise UsageError(
+            f"a sample of {count} prompts of task.context {task.context} and task.dim {task.dim} takes about "
+            f"{kept / 2**30:.0f} GiB, expected {MEMORY // 2**30} or less; ask for fewer prompts"
+        )
+    return min(BLOCK, task.most_prompts)
 
 
 def _sample(

@@ -97,6 +97,16 @@ def test_arrays_larger_than_memory_are_not_made(call: Run, tmp_path: Path) -> No
     assert_refused(call(str(tmp_path / "huge.npy")), 3)
 
 
+def test_a_name_that_is_not_utf8(call: Run, tiny: str, tmp_path: Path) -> None:
+    """The file is sound, and is not called damaged."""
+    named = os.path.join(os.fsencode(tmp_path), b"mod\xff.safetensors")
+    try:
+        Path(tiny).rename(os.fsdecode(named))
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    assert_refused(call(os.fsdecode(named)), 3, "not UTF-8", "rename")
+
+
 @pytest.mark.parametrize("content", ['{"schema": "interp-probe/1"}', "[]", "not a checkpoint\n"])
 def test_text_is_no_checkpoint(content: str, call: Run, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(content, encoding="utf-8")
@@ -138,8 +148,9 @@ def test_weights_that_are_no_numbers(value: float, call: Run, variant: Run, mode
 
 def test_causal_keys(call: Run, variant: Run) -> None:
     path = variant(attention=AttentionSpec(keys="causal"))
-    assert_refused(call(path), 4, "causal")
+    assert_refused(call(path), 4, "causal", "identification and unroll need keys that all tokens share")
     assert_refused(call("unroll", path), 4, "causal")
+    assert call("inspect", path).code == 0  # what the message advises
 
 
 def test_no_task(call: Run, variant: Run) -> None:
@@ -151,12 +162,23 @@ def test_no_task(call: Run, variant: Run) -> None:
     [
         ({"name": "noisy_regresion", "dim": 3, "context": 8, "noise": {"fixed": 0}}, "noisy_regression"),
         ({"name": "noisy_regression", "dim": 5, "context": 8, "noise": {"fixed": 0}}, "channels"),
+        ({"name": "noisy_regression", "dim": 10**9, "context": 8, "noise": {"fixed": 0}}, "channels"),
+        ({"name": "noisy_regression", "dim": 3, "context": 10**9, "noise": {"fixed": 0}}, "task.context 1000000000"),
+        ({"name": "noisy_regression", "dim": 3, "context": 10**30, "noise": {"fixed": 0}}, "single prompt"),
         ({"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"uniform": [1, 0]}}, "lo <= hi"),
         ({"name": "noisy_regression", "dim": 3, "noise": {"fixed": 0}}, "context"),
     ],
 )
 def test_a_task_that_does_not_fit(task: dict[str, Any], word: str, call: Run, variant: Run) -> None:
-    assert_refused(call(variant(task=task)), 4, word)
+    path = variant(task=task)
+    assert_refused(call(path), 4, word)
+    assert_refused(call("unroll", path), 4, word)
+
+
+def test_more_prompts_than_memory_holds(call: Run, variant: Run) -> None:
+    path = variant(task={"name": "noisy_regression", "dim": 3, "context": 10**7, "noise": {"fixed": 0}})
+    assert_refused(call(path), 2, "2048 prompts", "expected 6 or fewer")
+    assert_refused(call("unroll", path, "--prompts", "7"), 2, "7 prompts", "expected 6 or fewer")
 
 
 def raw(path: Path, shape: tuple[int, ...], **changes: Any) -> str:
@@ -231,6 +253,26 @@ def test_a_report_over_the_checkpoint_itself(call: Run, tiny: str) -> None:
     before = Path(tiny).read_bytes()
     assert_refused(call(tiny, "--report", tiny), 2, "being read")
     assert Path(tiny).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "word"),
+    [
+        ("seed = 0", f"seed = {2**70}", 4, "optimiser.seed"),
+        ("context = 8", "context = 1000000000", 4, "task.context 1000000000"),
+        ("context = 8", "context = 1000000", 2, "GiB"),
+    ],
+)
+def test_a_recipe_beyond_all_bounds(old: str, new: str, code: int, word: str, call: Run, tmp_path: Path) -> None:
+    recipe = """
+name = "tiny"
+task = { name = "noisy_regression", dim = 2, context = 8, noise = { fixed = 1 } }
+model = { parametrisation = "gd++", layers = 1 }
+optimiser = { seed = 0, search_prompts = 1000 }
+"""
+    (tmp_path / "tiny.toml").write_text(recipe.replace(old, new), encoding="utf-8")
+    out = str(tmp_path / "model.safetensors")
+    assert_refused(call("train", str(tmp_path / "tiny.toml"), "--out", out), code, word)
 
 
 def test_a_description_that_is_not_toml(call: Run, tiny: str, tmp_path: Path) -> None:

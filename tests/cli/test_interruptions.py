@@ -51,6 +51,17 @@ def test_an_interrupt_leaves_nothing_half_written(
     assert list(folder.iterdir()) == []
 
 
+def test_an_interrupt_while_the_command_line_is_imported(
+    command: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Ctrl-C as the first library is imported, which a library of that name stands for."""
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    done = subprocess.run(
+        [command, "--help"], env={**environment, "PYTHONPATH": str(tmp_path)}, capture_output=True, encoding="utf-8"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interp-probe: interrupted\n")
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["zoo"]])
 def test_a_reader_that_leaves(arguments: list[str], command: str, environment: dict[str, str]) -> None:
     process = subprocess.Popen([command, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -112,7 +112,7 @@ def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
         return TASK.sample(count, seed)
 
     panels = [panel(null=0.0, oracle=0.9), panel(network=0.5)]
-    squares = squared_errors(draw, panels, 4096 + 100, seed=7)
+    squares = squared_errors(draw, panels, 4096 + 100, 10**6, seed=7)
     assert [count for count, _ in drawn] == [4096, 100]
     assert len({seed for _, seed in drawn}) == 2  # chunks are not repeats of one another
     target = torch.cat([TASK.sample(count, seed).target.flatten() for count, seed in drawn])
@@ -132,7 +132,7 @@ def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
 
 def test_a_loss_that_overflows_is_none() -> None:
     panels = [panel(oracle=1.0, network=1e200)]
-    (_, network) = summarise(panels, squared_errors(TASK.sample, panels, 10, seed=0))
+    (_, network) = summarise(panels, squared_errors(TASK.sample, panels, 10, 10**6, seed=0))
     assert (network.mse, network.stderr, network.excess, network.excess_stderr) == (None, None, None, None)
 
 
@@ -183,8 +183,8 @@ def test_a_task_that_cannot_be_solved_is_not_solved() -> None:
 
 
 def test_the_table_of_losses_takes_what_is_affordable() -> None:
-    assert affordable_prompts(1, 1, 2, least=10) == 65_536
-    assert affordable_prompts(64, 64, 1000, least=10) == 10
-    middle = affordable_prompts(8, 4, 33, least=10)
+    assert affordable_prompts(1, 1, 2, 20, least=10) == 65_536
+    assert affordable_prompts(64, 64, 1000, 20, least=10) == 10
+    middle = affordable_prompts(8, 4, 33, 20, least=10)
     assert 4096 <= middle < 65_536 and middle % 4096 == 0
-    assert affordable_prompts(8, 4, 33, least=10**6) == 10**6
+    assert affordable_prompts(8, 4, 33, 20, least=10**6) == 10**6

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import planting
 import pytest
 import torch
+from hypothesis import strategies as st
 from planting import Planted
 from torch import Tensor
 
@@ -283,6 +285,10 @@ def chosen(**left: float | None) -> str | None:
         ({"gd": 0.02, "gdpp": 0.018, "diag": 0.017}, "gd"),  # none improves materially
         ({"gd": 0.02, "gdpp": 0.0195, "diag": 0.014}, "diag"),  # by more than 0.005
         ({"gd": 0.02, "gdpp": 0.012, "diag": 0.011}, "gd++"),
+        ({"gd": 0.02, "gdpp": 0.0195, "diag": 0.0149}, "diag"),  # gd++ is as good as diag, but no better than gd
+        ({"gd": 0.02, "gdpp": 0.016, "diag": 0.012}, "diag"),  # small steps add up
+        ({"gd": 0.02, "gdpp": 0.014, "diag": 0.010}, "gd++"),  # what diag adds to gd++ is not material
+        ({"gd": 0.049, "gdpp": 0.0445, "diag": 0.0449}, "gd"),  # almost 0.005 is not enough
         ({"gd": 1e-3, "gdpp": 9e-5, "diag": 8e-5}, "gd++"),  # ten times less left
         ({"gd": 1e-7, "gdpp": 1e-9, "diag": 1e-9}, "gd"),  # a negligible remainder needs no further term
         ({"gd": 2e-6, "gdpp": 1e-6, "diag": 0.0}, "diag"),  # exactly what the smaller is not
@@ -297,6 +303,53 @@ def chosen(**left: float | None) -> str | None:
 )
 def test_choice_of_the_family(left: dict[str, float | None], expected: str | None) -> None:
     assert chosen(**left) == expected
+
+
+@hypothesis.given(st.lists(st.one_of(st.floats(0, 0.1), st.sampled_from([0.0, 1e-8, 1e-5])), min_size=4, max_size=4))
+def test_the_choice_has_earned_its_numbers(left: list[float]) -> None:
+    """Whatever the scores: the chosen family is materially better than every recognized one that it contains, or was
+    reached through one that is; and no family improves on it materially."""
+    rows = (("gd", 4), ("gd++", 7), ("diag", 14), ("equivariant", 20))
+    candidates = tuple(candidate(name, 1 - share, n) for (name, n), share in zip(rows, left, strict=True))
+    found, why = choose(candidates)
+    recognized = [c for c in candidates if c.score.recognized]
+    assert (found is None) is (not recognized)
+    if found is None:
+        return
+    assert why[found.family.name] == "the smallest family that explains the network"
+    reason = {c.family.name: why[c.family.name] for c in recognized}
+    smaller = [c for c in recognized if c.parameters < found.parameters]
+    if smaller:  # climbed to from one that it leaves materially less than, exactly, or ten times less
+        assert any(
+            c.score.unexplained - found.score.unexplained > 0.005
+            or found.score.unexplained * 10 < c.score.unexplained > 1e-6
+            for c in smaller
+        )
+    for c in recognized:
+        if c.parameters > found.parameters:
+            assert found.score.unexplained - c.score.unexplained <= 0.005
+            assert reason[c.family.name] == f"explains materially no more than {found.family.name}, which it contains"
+
+
+def test_why_the_other_families_are_not_the_one() -> None:
+    rows = (("gd", 0.02, 4), ("gd++", 0.0195, 7), ("diag", 0.0149, 14), ("equivariant", 0.0148, 20))
+    found, why = choose(tuple(candidate(name, 1 - left, n) for name, left, n in rows))
+    assert found is not None and found.family.name == "diag"
+    assert why == {
+        "gd": "diag leaves 0.015 of the variance, this 0.02",
+        "gd++": "explains materially no more than gd, which it contains",
+        "diag": "the smallest family that explains the network",
+        "equivariant": "explains materially no more than diag, which it contains",
+    }
+
+
+def test_the_prompts_behind_the_fidelity_are_counted() -> None:
+    result = verdict_of(planting.random_planted(3, subset=planting.OMEGAS, largest=4).model, 200)
+    assert result.evidence.held_out == 100
+    P, Q, _ = planted_heads(3, 8)
+    clipped = verdict_of(LinearTransformer(spec=planting.spec_for(3, 8, clip=7.0), P=P, Q=Q))
+    left_out = int(clipped.evidence.notes[0].split(" meet")[0].split()[-1])
+    assert left_out > 0 and clipped.evidence.held_out == PROMPTS // 2 - left_out
 
 
 def test_a_family_whose_interval_reaches_too_low_is_not_recognized() -> None:

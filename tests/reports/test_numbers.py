@@ -26,7 +26,7 @@ ERRORS = st.floats(min_value=1e-12, max_value=1e12)
         (0.001, 123.0, "0 ± 123"),
         (-0.001, 123.0, "0 ± 123"),
         (5.0, None, "5.000"),
-        (0.3, 0.0, "0.3000 ± 0"),
+        (0.3, 0.0, "0.3000 to rounding"),
         (None, 0.1, DASH),
         (math.nan, 0.1, DASH),
         (1.0, math.inf, "1.000"),
