@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.models.errors import UsageError
+from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import LinearDynamics, any_task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
@@ -65,11 +65,16 @@ def probe_checkpoint(
 
     ``layers`` counts from 0, the input; ``positions`` are tokens of the context or sequence, by default the query or,
     for causal models of a sequence, a few from the first to the last. Raises UsageError for a target, layer, position
-    or number of prompts that does not fit; LayoutError for a task that is not known; UnreadableFile for weights that
-    are not finite.
+    or number of prompts that does not fit; LayoutError for a task that is not known or not the model's; UnreadableFile
+    for weights that are not finite.
     """
     model = checkpoint.model.require_finite().to(torch.float64)
     task: Task = any_task_from_dict(model.spec.task)
+    if isinstance(task, LinearDynamics) and model.spec.attention.keys != "causal":
+        raise LayoutError(
+            f"attention.keys is {model.spec.attention.keys!r}, expected 'causal' for {task.name}, whose every token is "
+            f"read out"
+        )
     chosen = find_targets(task.name, targets) if targets else default_targets(task.name)
     scores, notes = probe_model(model, task, chosen, KINDS, layers, positions, prompts, seed, progress)
     return ProbeReport(

@@ -40,6 +40,8 @@ class Battery:
         return {target.name: size for target, size in zip(self.targets, self.sizes, strict=True)}
 
     def features(self, found: Activations, layers: Sequence[int]) -> Float[Tensor, "layer *cell prompt feature"]:
+        if self.kind == "gram":
+            return found.second_moments(layers)
         if self.kind != "token":
             return torch.stack([found.features(self.kind, layer, None) for layer in layers])
         return torch.stack(

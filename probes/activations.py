@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -59,16 +58,16 @@ class Activations:
     def features(self, kind: str, layer: int, position: int | None) -> Float[Tensor, "prompt feature"]:
         if kind == "token":
             return self.tokens[position][layer]
-        if kind == "within-prompt":
-            return self.implicit[layer]
-        gram = self.grams[layer]
-        return gram.flatten(1).index_select(1, self._upper)
+        return self.implicit[layer] if kind == "within-prompt" else self.second_moments([layer])[0]
 
-    @cached_property
-    def _upper(self) -> Tensor:
-        D = self.grams[0].shape[-1]
+    def second_moments(self, layers: Sequence[int]) -> Float[Tensor, "layer prompt feature"]:
+        """The features of kind "gram" of several layers, written once."""
+        count, D, _ = self.grams[0].shape
         row, column = torch.triu_indices(D, D)
-        return row * D + column
+        out = torch.empty(len(layers), count, len(row), dtype=torch.float64)
+        for into, layer in zip(out, layers, strict=True):
+            torch.index_select(self.grams[layer].flatten(1), 1, row * D + column, out=into)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
