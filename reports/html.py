@@ -28,7 +28,7 @@ from interp.results import Analysis, ProbeReport
 
 __all__ = ["render_report", "write_report"]
 
-_SCRIPTS = ("page.js", "heat.js", "heatmaps.js")
+_SCRIPTS = {"report.html": ("page.js", "heat.js", "heatmaps.js"), "probes.html": ("page.js",)}
 
 
 def write_report(result: Analysis | ProbeReport, path: str | Path) -> None:
@@ -42,16 +42,16 @@ def render_report(result: Analysis | ProbeReport) -> str:
     from plotly.offline import get_plotlyjs  # slow to import, and only reports need it
 
     template, content = _probes(result) if isinstance(result, ProbeReport) else _analysis(result)
-    scripts = [get_plotlyjs(), *((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
+    scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS[template])]
     return _environment().get_template(template).render(
         content,
         checkpoint=result.checkpoint,
         probe_figures=probe_figures(result.probes),
         facts=_facts(result),
         provenance=_flat(result.provenance),
-        style=Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
+        policy=policy(scripts),
     )  # fmt: skip
 
 

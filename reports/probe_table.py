@@ -12,10 +12,11 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from interp.reports.numbers import DASH, interval, is_finite, number
+from interp.reports.probe_findings import above_untrained
 from interp.reports.terminal_layout import Columns, items, line, section, show
 from interp.results import ProbeReport, ProbeScore
 
-__all__ = ["above_untrained", "print_probes", "render_probes"]
+__all__ = ["print_probes", "render_probes"]
 
 _TITLES = {
     "within-prompt": "Read from the implicit weights of every prompt (within-prompt)",
@@ -56,12 +57,6 @@ def render_probes(report: ProbeReport) -> RenderableType:
     facts = [f"{name} {known[name]}" for name in ("prompts", "seed") if known.get(name) is not None]
     facts += [str(known[name]) for name in ("tool", "time", "command") if known.get(name) is not None]
     return Group(*parts, Text(), line(" · ".join(facts), "dim"))
-
-
-def above_untrained(score: ProbeScore) -> bool:
-    """Whether the probe finds more than in any model like the untrained ones."""
-    low = score.selectivity_ci.get("untrained", (None, None))[0]
-    return is_finite(low) and low > 0
 
 
 def _title(kind: str, position: int | None) -> str:

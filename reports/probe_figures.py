@@ -1,0 +1,372 @@
+"""Figures of probe scores: maps over layers and positions, and curves beside their controls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interp.reports.numbers import DASH, interval, is_finite, number
+from interp.reports.plots import (
+    Figure,
+    Panel,
+    Point,
+    Series,
+    Table,
+    axis,
+    curve,
+    label,
+    layer_axis,
+    layout,
+    log_axis,
+    ordered_series,
+    spans_decades,
+)
+from interp.reports.probe_findings import (
+    CONTROLS,
+    ProbeGroup,
+    above_all,
+    gap_text,
+    probe_finding,
+    probe_groups,
+    published_finding,
+    where_text,
+)
+from interp.results import ProbeScore
+
+__all__ = ["probe_figures"]
+
+_NETWORK = Series(key="network", label="the network", colour="var(--series-1)", symbol="circle")
+_CONTROLS = {
+    "untrained": (Series(key="untrained", label="untrained models", colour="var(--series-2)", symbol="square"), "dash"),
+    "inputs": (Series(key="inputs", label="inputs alone", colour="var(--series-3)", symbol="line"), "solid"),
+    "shuffled": (Series(key="shuffled", label="shuffled targets", colour="var(--series-4)", symbol="x"), "dot"),
+}
+_LOWEST = -0.25  # R^2 below it is drawn at the edge
+_HEADER = (
+    *("target", "layer", "token", "R² [95 %]", "untrained", "above it [95 %]", "inputs", "above them [95 %]"),
+    *("shuffled", "above them [95 %]", "mean squared error"),
+)
+
+
+def probe_figures(scores: Sequence[ProbeScore]) -> tuple[Figure, ...]:
+    """For every kind of probe a map and curves against depth and, where there are several, against position."""
+    made: list[Figure] = []
+    for number_, group in enumerate(probe_groups(scores)):
+        name = f"probe-{number_}"
+        if group.protocol != "sound":
+            made.append(_published(name, group))
+            continue
+        made += [_map(f"{name}-map", group), _against_depth(f"{name}-depth", group)]
+        if len(group.positions) > 1:
+            made.append(_against_position(f"{name}-position", group))
+    return tuple(made)
+
+
+def _said(score: ProbeScore) -> str:
+    """Everything of one score, for the pointer."""
+    where = f"{label(score.target)}, layer {score.layer}, {where_text(score.position, score.kind)}"
+    if not is_finite(score.r2):
+        return f"{where}: {label(score.reason or 'not scored')}"
+    lines = [f"{where}: R² = {interval(score.r2, score.r2_ci)}"]
+    lines += [
+        f"{name} {number(score.control.get(name), 3)}, above: {gap_text(score, name)}"
+        for name in CONTROLS
+        if name in score.control
+    ]
+    return "<br>".join(lines)
+
+
+# --- maps -----------------------------------------------------------------------------------------------------------
+
+
+def _map(name: str, group: ProbeGroup) -> Figure:
+    several = len(group.positions) > 1
+    if several:
+        panels = tuple(_target_map(f"{name}-{i}", group, target) for i, target in enumerate(group.targets))
+    else:
+        panels = (_whole_map(name, group),)
+    doubt = "Marked ·" if several or len(group.layers) > 6 else "In brackets"
+    return Figure(
+        name=name,
+        finding=probe_finding(group),
+        description="R² on prompts that the probe has not seen, from 0 (pale, or below) to 1; layer 0 is the input. "
+        f"{doubt}: not clearly above all its controls, so it says nothing of what training put there. "
+        "A blank cell has no score.",
+        panels=panels,
+        legend=(),
+        table=Table(
+            header=_HEADER,
+            rows=tuple(_row(score) for target in group.targets for score in _in_order(group, target)),
+        ),
+        compact=several,
+    )
+
+
+def _heat(
+    rows: list[list[ProbeScore | None]], columns: Sequence[str], names: Sequence[str], short: bool
+) -> dict[str, Any]:
+    def cell(score: ProbeScore | None) -> str:
+        if score is None or not is_finite(score.r2):
+            return ""
+        if short:
+            return "" if above_all(score) else "·"
+        return f"{score.r2:z.2f}" if above_all(score) else f"({score.r2:z.2f})"
+
+    return {
+        "type": "heatmap",
+        "z": [[score.r2 if score is not None and is_finite(score.r2) else None for score in row] for row in rows],
+        "x": list(range(len(columns))),
+        "y": list(range(len(names))),
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": [[0, "var(--shade)"], [1, "var(--heat)"]],
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "text": [[cell(score) for score in row] for row in rows],
+        "texttemplate": "%{text}",
+        "customdata": [["not probed" if score is None else _said(score) for score in row] for row in rows],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "hoverongaps": True,
+    }
+
+
+def _ticks(names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "tickvals": list(range(len(names))),
+        "ticktext": list(names),
+        "range": [-0.5, len(names) - 0.5],
+        "showgrid": False,
+        "zeroline": False,
+        "ticks": "",
+    }
+
+
+def _whole_map(name: str, group: ProbeGroup) -> Panel:
+    """Targets by layers, at the one place that was probed."""
+    rows = [[group.scores.get((target, layer, group.last)) for layer in group.layers] for target in group.targets]
+    layers = [str(layer) for layer in group.layers]
+    names = [label(target) for target in group.targets]
+    data = _heat(rows, layers, names, short=len(layers) > 6)
+    y = axis("target", **_ticks(names)) | {"range": [len(names) - 0.5, -0.5]}
+    height = 100 + 30 * max(len(names), 2)
+    return Panel(name=name, title="", data=[data], layout=layout(axis("layer", **_ticks(layers)), y), height=height)
+
+
+def _target_map(name: str, group: ProbeGroup, target: str) -> Panel:
+    """Layers by positions, for one target."""
+    rows = [[group.scores.get((target, layer, p)) for p in group.positions] for layer in group.layers]
+    tokens = ["query" if p is None else str(p) for p in group.positions]
+    layers = [str(layer) for layer in group.layers]
+    data = _heat(rows, tokens, layers, short=len(tokens) > 4)
+    plot = layout(axis("token", **_ticks(tokens)), axis("layer", **_ticks(layers)))
+    return Panel(name=name, title=target, data=[data], layout=plot, height=110 + 26 * max(len(layers), 3))
+
+
+# --- curves ---------------------------------------------------------------------------------------------------------
+
+
+def _against_depth(name: str, group: ProbeGroup) -> Figure:
+    where = where_text(group.last, group.kind)
+    panels = []
+    for i, target in enumerate(group.targets):
+        scores = [s for layer in group.layers if (s := group.scores.get((target, layer, group.last))) is not None]
+        plot = layout(layer_axis([s.layer for s in scores], "layer"), _r2_axis(scores))
+        panels.append(_curves(f"{name}-{i}", target, scores, [s.layer for s in scores], plot))
+    return _curve_figure(
+        name, group, panels, f"By depth, at {where}: {_above_all(group)}", "depth; layer 0 is the input"
+    )
+
+
+def _against_position(name: str, group: ProbeGroup) -> Figure:
+    """At the last layer."""
+    last = group.layers[-1]
+    panels = []
+    for i, target in enumerate(group.targets):
+        scores = [
+            s for p in group.positions if p is not None and (s := group.scores.get((target, last, p))) is not None
+        ]
+        known = [s.position for s in scores if s.position is not None]
+        plot = layout(axis("token (context length)", zeroline=False), _r2_axis(scores))
+        panels.append(_curves(f"{name}-{i}", target, scores, known, plot))
+    return _curve_figure(name, group, panels, _growth(group), f"the number of tokens seen, in layer {last}")
+
+
+def _curve_figure(name: str, group: ProbeGroup, panels: list[Panel], finding: str, against: str) -> Figure:
+    present = [key for key in _CONTROLS if any(is_finite(s.control.get(key)) for s in group.scores.values())]
+    return Figure(
+        name=name,
+        finding=finding,
+        description=f"Held-out R² against {against}, beside the same probe on untrained models of the same shape "
+        "(their mean), on the inputs alone and on targets of other prompts. Bars are 95 % intervals over sequences. "
+        "What counts is the difference to the controls; under each title: to untrained models, at the last point, with "
+        f"an interval that also covers how much they differ. Triangles at the lower edge are below {_LOWEST}.",
+        panels=tuple(panels),
+        legend=(_NETWORK, *(_CONTROLS[key][0] for key in present)),
+        table=Table(
+            header=_HEADER,
+            rows=tuple(
+                _row(s) for target in group.targets for s in _in_order(group, target) if _belongs(name, group, s)
+            ),
+        ),
+        compact=True,
+    )
+
+
+def _belongs(name: str, group: ProbeGroup, score: ProbeScore) -> bool:
+    return score.layer == group.layers[-1] if name.endswith("position") else score.position == group.last
+
+
+def _r2_axis(scores: Sequence[ProbeScore]) -> dict[str, Any]:
+    values = [v for s in scores for v in (s.r2, *s.control.values()) if is_finite(v)]
+    low = min([v for v in values if v >= _LOWEST] + ([_LOWEST] if any(v < _LOWEST for v in values) else []), default=0)
+    return axis("R²", range=[min(low, 0.0) - 0.06, 1.06])
+
+
+def _curves(name: str, target: str, scores: Sequence[ProbeScore], places: Sequence[int], plot: dict[str, Any]) -> Panel:
+    traces: list[dict[str, Any]] = []
+    for key, (series, dash) in _CONTROLS.items():
+        points = [
+            Point(
+                at, v, None, f"{label(target)}, {series.label}: {number(v, 3)}; the network above: {gap_text(s, key)}"
+            )
+            for at, s in zip(places, scores, strict=True)
+            if is_finite(v := s.control.get(key))
+        ]
+        if points:
+            drawn = curve(series, points, floor=_LOWEST, dash=dash, marked=key != "inputs", width=1.5, size=6)
+            traces.append(drawn)
+    known = [(at, s) for at, s in zip(places, scores, strict=True) if is_finite(s.r2)]
+    trace = curve(_NETWORK, [Point(at, s.r2 or 0.0, None, _said(s)) for at, s in known], floor=_LOWEST)
+    if known:
+        trace["error_y"] = _bars([s for _, s in known])
+    traces.append(trace)
+    last = scores[-1] if scores else None
+    gap = "" if last is None else f"above untrained: {gap_text(last, 'untrained')}"
+    return Panel(name=name, title=target, subtitle=gap, data=traces, layout=plot, height=220)
+
+
+def _bars(scores: Sequence[ProbeScore]) -> dict[str, Any]:
+    low, high = [], []
+    for score in scores:
+        bottom, top = score.r2_ci
+        value = score.r2 or 0.0
+        bounded = is_finite(bottom) and is_finite(top) and value >= _LOWEST
+        low.append(value - bottom if bounded and is_finite(bottom) else 0.0)
+        high.append(top - value if bounded and is_finite(top) else 0.0)
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": high,
+        "arrayminus": low,
+        "color": _NETWORK.colour,
+        "thickness": 1.5,
+        "width": 4,
+    }
+
+
+def _above_all(group: ProbeGroup) -> str:
+    """Which targets beat all three controls in the last layer."""
+    last = group.layers[-1]
+    found = [s for t in group.targets if (s := group.scores.get((t, last, group.last))) is not None and is_finite(s.r2)]
+    beating = [s.target for s in found if above_all(s)]
+    if not found:
+        return f"layer {last} has no scores"
+    if not beating:
+        return f"in layer {last} no target beats all its controls"
+    return f"in layer {last}, {len(beating)} of {len(found)} targets beat all their controls ({', '.join(beating)})"
+
+
+def _growth(group: ProbeGroup) -> str:
+    """Which targets are read better with more context: intervals of the first and last position apart."""
+    last, places = group.layers[-1], [p for p in group.positions if p is not None]
+    grown, fallen = [], []
+    for target in group.targets:
+        ends = [group.scores.get((target, last, p)) for p in (places[0], places[-1])]
+        bounds = [s.r2_ci for s in ends if s is not None]
+        if len(bounds) < 2 or not all(is_finite(v) for pair in bounds for v in pair):
+            continue
+        (low_first, high_first), (low_last, high_last) = bounds
+        if is_finite(low_last) and is_finite(high_first) and low_last > high_first:
+            grown.append(target)
+        elif is_finite(high_last) and is_finite(low_first) and high_last < low_first:
+            fallen.append(target)
+    parts = [f"better for {', '.join(grown)}"] if grown else []
+    parts += [f"worse for {', '.join(fallen)}"] if fallen else []
+    change = " and ".join(parts) if parts else "clearly neither better nor worse for any target"
+    return f"From token {places[0]} to token {places[-1]} probes of layer {last} get {change}"
+
+
+# --- as published ---------------------------------------------------------------------------------------------------
+
+
+def _published(name: str, group: ProbeGroup) -> Figure:
+    """Mean squared errors by position (or layer), as a paper plots them: no controls, no split."""
+    places = [p for p in group.positions if p is not None]
+    known = [s.mse for s in group.scores.values() if is_finite(s.mse)]
+    log = spans_decades(known)
+    legend = ordered_series([f"layer {layer}" for layer in group.layers], "layer-") if len(places) > 1 else []
+    panels = []
+    for i, target in enumerate(group.targets):
+        if len(places) > 1:
+            traces = [
+                curve(series, _errors([group.scores.get((target, layer, p)) for p in places], places), log=log)
+                for series, layer in zip(legend, group.layers, strict=True)
+            ]
+            x = axis("token (context length)", zeroline=False)
+        else:
+            scores = [group.scores.get((target, layer, group.last)) for layer in group.layers]
+            traces = [curve(_NETWORK, _errors(scores, group.layers), log=log)]
+            x = layer_axis(group.layers, "layer")
+        y = (
+            log_axis("mean squared error", known, dense=False)
+            if log
+            else axis("mean squared error", rangemode="tozero")
+        )
+        panels.append(Panel(name=f"{name}-{i}", title=target, data=traces, layout=layout(x, y), height=240))
+    return Figure(
+        name=name,
+        finding=published_finding(group),
+        description="Scored as the paper scores it, to compare with its figures, and with nothing to say whether a "
+        "network is needed for it: the figures above are the evidence.",
+        panels=tuple(panels),
+        legend=tuple(legend),
+        table=Table(
+            header=_HEADER,
+            rows=tuple(_row(score) for target in group.targets for score in _in_order(group, target)),
+        ),
+        compact=True,
+    )
+
+
+def _errors(scores: Sequence[ProbeScore | None], places: Sequence[int]) -> list[Point]:
+    return [
+        Point(at, s.mse, None, f"{label(s.target)}, layer {s.layer}, {where_text(s.position)}: {number(s.mse, 3)}")
+        for at, s in zip(places, scores, strict=True)
+        if s is not None and is_finite(s.mse)
+    ]
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def _in_order(group: ProbeGroup, target: str) -> list[ProbeScore]:
+    keys = [(target, layer, p) for p in group.positions for layer in group.layers]
+    return [group.scores[key] for key in keys if key in group.scores]
+
+
+def _row(score: ProbeScore) -> tuple[str, ...]:
+    if score.reason is not None and not is_finite(score.r2):
+        blank = ("",) * (len(_HEADER) - 4)
+        return (score.target, str(score.layer), _place(score), score.reason, *blank)
+    gaps = [
+        text
+        for key in ("untrained", "inputs", "shuffled")
+        for text in (number(score.control.get(key), 3), gap_text(score, key) if key in score.control else DASH)
+    ]
+    r2 = interval(score.r2, score.r2_ci)
+    return (score.target, str(score.layer), _place(score), r2, *gaps, number(score.mse))
+
+
+def _place(score: ProbeScore) -> str:
+    return DASH if score.position is None else str(score.position)

@@ -1,0 +1,155 @@
+"""What probe scores say, in sentences. A score counts only as far as it beats its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from interp.reports.findings import listed
+from interp.reports.numbers import is_finite, number
+from interp.results import ProbeScore
+
+__all__ = [
+    "CONTROLS",
+    "ProbeGroup",
+    "above",
+    "above_all",
+    "above_untrained",
+    "gap_text",
+    "probe_finding",
+    "probe_groups",
+    "published_finding",
+    "where_text",
+]
+
+CONTROLS = {
+    "untrained": "untrained models of the same shape",
+    "shuffled": "targets of other prompts",
+    "inputs": "the inputs alone (layer 0)",
+}
+_SHORT = {"untrained": "untrained models", "shuffled": "shuffled targets", "inputs": "the inputs"}
+KINDS = {
+    "token": "one token",
+    "within-prompt": "the implicit weights of every prompt",
+    "gram": "the second moments of the context's tokens",
+}
+
+
+def above(score: ProbeScore, control: str) -> bool:
+    """Whether the probe finds more than this control does, clear at 95 %."""
+    low = score.selectivity_ci.get(control, (None, None))[0]
+    return is_finite(low) and low > 0
+
+
+def above_untrained(score: ProbeScore) -> bool:
+    """Whether the probe finds more than in any model like the untrained ones."""
+    return above(score, "untrained")
+
+
+def above_all(score: ProbeScore) -> bool:
+    """Whether it beats every control: what is read is neither in the inputs nor in models that were never trained."""
+    return bool(score.control) and all(above(score, control) for control in score.control)
+
+
+def _hardest(score: ProbeScore) -> str:
+    """The control that leaves least."""
+    return min(score.control, key=lambda name: score.selectivity.get(name) or 0.0)
+
+
+def gap_text(score: ProbeScore, control: str) -> str:
+    """R^2 minus that of a control, with its interval: ``+0.58 [+0.29, +0.67]``."""
+    value = score.selectivity.get(control)
+    if not is_finite(value):
+        other = score.control.get(control)
+        return f"{score.r2 - other:+.3g}" if is_finite(score.r2) and is_finite(other) else "not measured"
+    low, high = score.selectivity_ci.get(control, (None, None))
+    interval = f" [{low:+.2f}, {high:+.2f}]" if is_finite(low) and is_finite(high) else ""
+    return f"{value:+.2f}{interval}"
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeGroup:
+    """Scores of one protocol that are read from one kind of place."""
+
+    protocol: str
+    kind: str
+    targets: tuple[str, ...]
+    layers: tuple[int, ...]
+    positions: tuple[int | None, ...]
+    scores: Mapping[tuple[str, int, int | None], ProbeScore]  # target, layer, position
+
+    @property
+    def last(self) -> int | None:
+        """The position with the most context."""
+        return self.positions[-1]
+
+    def of(self, target: str) -> list[ProbeScore]:
+        return [score for (name, _, _), score in self.scores.items() if name == target]
+
+
+def probe_groups(scores: Sequence[ProbeScore]) -> tuple[ProbeGroup, ...]:
+    """By protocol (the sound one first) and kind, in the order of the scores."""
+    keys = dict.fromkeys((score.protocol, score.kind) for score in scores)
+    groups = []
+    for protocol, kind in sorted(keys, key=lambda key: key[0] != "sound"):
+        own = [s for s in scores if (s.protocol, s.kind) == (protocol, kind)]
+        groups.append(
+            ProbeGroup(
+                protocol=protocol,
+                kind=kind,
+                targets=tuple(dict.fromkeys(s.target for s in own)),
+                layers=tuple(sorted({s.layer for s in own})),
+                positions=tuple(sorted({s.position for s in own}, key=lambda p: (p is None, p or 0))),
+                scores={(s.target, s.layer, s.position): s for s in own},
+            )
+        )
+    return tuple(groups)
+
+
+def where_text(position: int | None, kind: str = "token") -> str:
+    """The place of a score in the prompt."""
+    if position is None:
+        return "the query" if kind == "token" else "the prompt"
+    return f"token {position}"
+
+
+def _best(group: ProbeGroup, target: str) -> ProbeScore | None:
+    """The highest score of a target among those above all their controls."""
+    found = [score for score in group.of(target) if above_all(score) and is_finite(score.r2)]
+    return max(found, key=lambda score: score.r2 or 0.0, default=None)
+
+
+def probe_finding(group: ProbeGroup) -> str:
+    """Which targets are read better than by any control, from where, and by how much."""
+    place = KINDS.get(group.kind, group.kind)
+    scored = [target for target in group.targets if any(is_finite(score.r2) for score in group.of(target))]
+    if not scored:
+        return f"Nothing could be scored from {place}"
+    best = {target: score for target in scored if (score := _best(group, target)) is not None}
+    if not best:
+        compared = any(score.selectivity_ci for score in group.scores.values())
+        reason = (
+            "no target is read better than by all controls" if compared else "there are no controls to compare with"
+        )
+        return f"From {place} {reason} ({len(scored)} tried)"
+    ranked = sorted(best.items(), key=lambda pair: -(pair[1].selectivity.get(_hardest(pair[1])) or 0.0))
+    several = len(group.positions) > 1
+    told = [
+        f"{target} (R² {number(score.r2, 2)} in layer {score.layer}"
+        f"{f' at {where_text(score.position)}' if several else ''}, {gap_text(score, _hardest(score))} above "
+        f"{_SHORT.get(_hardest(score), _hardest(score))})"
+        for target, score in ranked
+    ]
+    return f"From {place}, {len(best)} of {len(scored)} targets are read better than by any control: {listed(told)}"
+
+
+def published_finding(group: ProbeGroup) -> str:
+    """The same protocol as in a paper: no controls, so no claim but the errors."""
+    text = f"As published ({group.protocol}), from {KINDS.get(group.kind, group.kind)}"
+    told = []
+    for target in group.targets:
+        known = [score for score in group.of(target) if is_finite(score.mse)]
+        if known:
+            least = min(known, key=lambda score: score.mse or 0.0)
+            told.append(f"{target} {number(least.mse, 2)} in layer {least.layer}, {where_text(least.position)}")
+    return f"{text}: lowest mean squared error of {listed(told, most=3)}" if told else f"{text}: nothing was scored"
