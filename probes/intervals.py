@@ -77,16 +77,20 @@ def score(held_out: HeldOut, outputs: slice = slice(None), seed: int = 0) -> Sco
 def difference(held_out: HeldOut, control: HeldOut, outputs: slice = slice(None), seed: int = 0) -> Estimate:
     """R^2 minus the control's R^2, paired: both are scored on the same groups, and every resample is the same for both.
 
-    Axes of streams and cells are broadcast against each other. Groups that only one of the two has, because the other's
-    rows all diverged, are left out of both.
+    Axes of streams and cells that one of the two lacks are added on the left. Groups that only one of them has, because
+    the other's rows all diverged, are left out of both.
     """
     common = held_out.group[torch.isin(held_out.group, control.group)]
     if not len(common):
         raise UsageError("the probe and its control share no group of held-out sequences; expected the same prompts")
     once, many = torch.ones(1, len(common), dtype=torch.float64), _resamples(len(common), seed)
-    sums = [_Sums.of(side, outputs, torch.isin(side.group, common)) for side in (held_out, control)]
-    value = sums[0].weighted(once).r2[0] - sums[1].weighted(once).r2[0]
-    return _estimate(value, sums[0].weighted(many).r2 - sums[1].weighted(many).r2, len(common))
+    real, other = (_Sums.of(side, outputs, torch.isin(side.group, common)) for side in (held_out, control))
+
+    def gap(weight: Tensor) -> Tensor:
+        left, right = real.weighted(weight).r2, other.weighted(weight).r2
+        return shared(left, right) - shared(right, left)  # the axis of resamples stays first
+
+    return _estimate(gap(once)[0], gap(many), len(common))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,10 +156,10 @@ def _estimate(value: Tensor, resampled: Tensor, groups: int) -> Estimate:
     if groups < FEWEST_GROUPS:
         return Estimate(value, torch.full_like(value, torch.nan), torch.full_like(value, torch.nan))
     level = norm.cdf(math.sqrt(groups / (groups - 1)) * t.ppf(0.025, groups - 1))
-    known = torch.where(resampled.isfinite(), resampled, torch.nan).numpy()
-    defined = value.isfinite() & torch.from_numpy(np.isfinite(known).mean(0) > 0.5)
-    known = np.where(defined.numpy(), known, 0.0)
-    low, high = (torch.from_numpy(np.nanquantile(known, level_, axis=0)) for level_ in (level, 1.0 - level))
+    known = torch.where(resampled.isfinite(), resampled, torch.nan)
+    defined = value.isfinite() & (known.isfinite().double().mean(0) > 0.5)
+    draws = torch.where(defined, known, 0.0).numpy()
+    low, high = torch.from_numpy(np.nanquantile(draws, np.array([level, 1.0 - level]), axis=0))
     return Estimate(value, torch.where(defined, low, torch.nan), torch.where(defined, high, torch.nan))
 
 

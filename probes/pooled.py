@@ -31,11 +31,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from interp.models.errors import UsageError
+from interp.models.tasks.noisy_regression import RegressionPrompts
+from interp.models.transformer import LinearTransformer
 from interp.probes.held_out import HeldOut
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit, held_out_groups
 
-__all__ = ["AttentionPooling", "PooledProbe", "attention_pooled", "gram_features", "gram_pooled"]
+__all__ = [
+    "AttentionPooling",
+    "PooledProbe",
+    "attention_pooled",
+    "context_tokens",
+    "gram_features",
+    "gram_pooled",
+]
 
 VALIDATION = 5  # one in five of the fitted sequences chooses the learning rate, when there is a choice
 LARGEST = 1e15  # attention pooling trains in float32, as published, where squares of larger values overflow
@@ -77,6 +86,17 @@ class PooledProbe:
     dropped: int
     attention: Float[Tensor, "layer position"] | None = None
     learning_rate: Float[Tensor, " layer"] | None = None
+
+
+def context_tokens(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, "layer prompt position D"]:
+    """The context tokens of prompts held in memory, before layer 0 and after every layer."""
+    from interp.models.hooked import HookedLinearTransformer  # slow to import
+
+    context, query = prompts.tokens(model.spec)
+    inputs = (torch.cat([context, query], dim=1),) if model.spec.attention.keys == "causal" else (context, query)
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
+    _, cache = HookedLinearTransformer(model).run_with_cache(*inputs, names_filter=names)
+    return torch.stack([cache[name][:, : prompts.context] for name in names])
 
 
 def gram_features(tokens: Float[Tensor, "*layers prompt position D"]) -> Float[Tensor, "*layers prompt feature"]:

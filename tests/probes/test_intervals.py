@@ -83,6 +83,7 @@ def test_differences_are_paired():
     against_first = difference(held_out, held_out.streams(slice(0, 1)))
     r2 = score(held_out).r2
     torch.testing.assert_close(against_first.value, r2.value - r2.value[:1])
+    assert torch.equal(difference(held_out, held_out.streams(0)).high, against_first.high)
     assert bool((against_first.high[2] < 0).all())
     # a control nearly as good, whose errors are those of the probe: far narrower than two separate intervals
     near = HeldOut.of_predictions(prediction + 0.01, Y, group)
@@ -125,6 +126,13 @@ def test_an_exact_prediction_and_one_that_overflows():
     got = score(HeldOut.of_predictions(torch.stack([Y, Y * 1e200]), Y, group))
     assert got.r2.at(0) == (1.0, (1.0, 1.0)) and got.mse.at(0) == (0.0, (0.0, 0.0))
     assert got.r2.at(1) == (None, (None, None))
+
+
+def test_one_probe_without_streams_or_cells():
+    prediction, Y, group = predictions(8, cells=())
+    alone, among = (HeldOut.of_predictions(which, Y, group) for which in (prediction[1], prediction))
+    assert score(alone).r2.at() == score(among).r2.at(1)
+    assert difference(alone, among.streams(0)).at() == difference(among.streams(slice(1, 2)), among.streams(0)).at(0)
 
 
 def test_outputs_that_are_not_there():

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from interp.checkpoints.opening import open_checkpoint
 from interp.models.errors import UsageError
+from interp.models.tasks.noisy_regression import NoisyRegression
 from interp.probes.held_out import HeldOut
 from interp.probes.intervals import difference, score
 from interp.probes.moments import group_of
-from interp.probes.pooled import AttentionPooling, attention_pooled, gram_features, gram_pooled
+from interp.probes.pooled import AttentionPooling, attention_pooled, context_tokens, gram_features, gram_pooled
 
 PROMPTS, POSITIONS, GROUPS = 600, 5, 60
 SMALL = {"projection": 32, "hidden": 32, "steps": 600, "learning_rates": (1e-2,)}
@@ -121,3 +123,49 @@ def test_wrong_arguments():
         AttentionPooling(steps=0)
     with pytest.raises(UsageError, match="learning_rates"):
         AttentionPooling(learning_rates=())
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Context tokens of a zoo model on its own task, X^T Y and the weights of least squares."""
+    model = open_checkpoint("zoo:diag-l4-u5").model.to(torch.float64)
+    task = NoisyRegression.from_dict({k: v for k, v in (model.spec.task or {}).items() if k != "name"})
+    prompts = task.sample(1200, 1)
+    targets = {
+        "moments": (prompts.x.mT @ prompts.y[..., None]).squeeze(-1),
+        "w-ols": torch.linalg.lstsq(prompts.x, prompts.y[..., None]).solution.squeeze(-1),
+    }
+    return context_tokens(model, prompts), prompts, targets
+
+
+def test_tokens_of_a_trained_model(trained):
+    tokens, prompts, _ = trained
+    assert tokens.shape == (5, 1200, 20, 11)
+    assert torch.equal(tokens[0, :, :, :10], prompts.x) and torch.equal(tokens[0, :, :, 10], prompts.y)
+    assert not torch.equal(tokens[1], tokens[0])
+
+
+@pytest.mark.parametrize("name", ["moments", "w-ols"])
+def test_gram_pooling_of_a_trained_model(trained, name):
+    """The inputs hold X^T Y exactly, so only what a layer adds to them would be a finding; least squares is no linear
+    function of second moments, and stands nearer to one after a layer of the network than before it."""
+    tokens, _, targets = trained
+    group = group_of(torch.arange(1200), 1200, GROUPS)
+    found = gram_pooled(tokens, targets[name], group, GROUPS)
+    r2, shuffled = score(found.held_out).r2, score(found.shuffled).r2
+    if name == "moments":
+        assert float(r2.value[0]) == pytest.approx(1.0, abs=1e-9) and bool((r2.high[1:] < 0.9).all())
+    else:
+        assert difference(found.held_out.streams(1), found.held_out.streams(0)).low > 0.02
+    assert bool((shuffled.value < 0.05).all()) and bool((difference(found.held_out, found.shuffled).low[0] > 0.1).all())
+
+
+@pytest.mark.parametrize("readout", ["linear", "mlp"])
+def test_the_published_protocol_on_a_trained_model(trained, readout):
+    """A weighted mean of the tokens (x_i, y_i) says nothing of X^T Y: no score above chance, by any read-out."""
+    tokens, _, targets = trained
+    settings = AttentionPooling(readout=readout, projection=32, hidden=32, steps=150)
+    found = attention_pooled(tokens, targets["moments"], group_of(torch.arange(1200), 1200, GROUPS), settings)
+    r2 = score(found.held_out).r2
+    assert bool((r2.value < 0.1).all()) and bool(r2.low.isfinite().all())
+    assert found.attention is not None and found.attention.shape == (5, 20)
