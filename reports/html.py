@@ -111,6 +111,7 @@ def _typeset(size: str) -> Markup:
 def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
     """What was analysed."""
     checkpoint = result.checkpoint
+    read = f"{'-' if checkpoint.readout_sign < 0 else '+'}{checkpoint.readout_channel}"
     channels = ", ".join(f"{name} (size {size})" for name, size in checkpoint.tokens)
     return [
         ("file", checkpoint.name),
@@ -121,7 +122,7 @@ def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
         ("attention", f"keys: {checkpoint.keys}, scale: {checkpoint.scale}"),
         ("residual stream", "yes" if checkpoint.residual else "no"),
         ("clip", DASH if checkpoint.clip is None else number(checkpoint.clip)),
-        ("prediction", f"{'-' if checkpoint.readout_sign < 0 else '+'}{checkpoint.readout_channel} of the query"),
+        ("prediction", f"{read} of {'every token' if checkpoint.keys == 'causal' else 'the query'}"),
         *((f"task: {name}", value) for name, value in _flat(result.task)),
     ]
 

@@ -69,9 +69,9 @@ def _said(score: ProbeScore) -> str:
         return f"{where}: {label(score.reason or 'not scored')}"
     lines = [f"{where}: R² = {interval(score.r2, score.r2_ci)}"]
     lines += [
-        f"{name} {number(score.control.get(name), 3)}, above: {gap_text(score, name)}"
+        f"{name} {value:z.2f}, above: {gap_text(score, name)}"
         for name in CONTROLS
-        if name in score.control
+        if is_finite(value := score.control.get(name))
     ]
     return "<br>".join(lines)
 
@@ -125,6 +125,7 @@ def _heat(
         "ygap": 2,
         "text": [[cell(score) for score in row] for row in rows],
         "texttemplate": "%{text}",
+        "textfont": {"color": "var(--ink)", "size": 12},
         "customdata": [["not probed" if score is None else _said(score) for score in row] for row in rows],
         "hovertemplate": "%{customdata}<extra></extra>",
         "hoverongaps": True,
@@ -273,8 +274,9 @@ def _above_all(group: ProbeGroup) -> str:
     if not found:
         return f"layer {last} has no scores"
     if not beating:
-        return f"in layer {last} no target beats all its controls"
-    return f"in layer {last}, {len(beating)} of {len(found)} targets beat all their controls ({', '.join(beating)})"
+        return f"in layer {last} no target beats all controls"
+    verb = "beats" if len(beating) == 1 else "beat"
+    return f"in layer {last}, {len(beating)} of {len(found)} targets {verb} all controls ({', '.join(beating)})"
 
 
 def _growth(group: ProbeGroup) -> str:
@@ -303,11 +305,11 @@ def _growth(group: ProbeGroup) -> str:
 def _published(name: str, group: ProbeGroup) -> Figure:
     """Mean squared errors by position (or layer), as a paper plots them: no controls, no split."""
     places = [p for p in group.positions if p is not None]
-    known = [s.mse for s in group.scores.values() if is_finite(s.mse)]
-    log = spans_decades(known)
     legend = ordered_series([f"layer {layer}" for layer in group.layers], "layer-") if len(places) > 1 else []
     panels = []
     for i, target in enumerate(group.targets):
+        known = [score.mse for score in group.of(target) if is_finite(score.mse)]
+        log = spans_decades(known)
         if len(places) > 1:
             traces = [
                 curve(series, _errors([group.scores.get((target, layer, p)) for p in places], places), log=log)

@@ -140,7 +140,8 @@ def probe_finding(group: ProbeGroup) -> str:
         f"{_SHORT.get(_hardest(score), _hardest(score))})"
         for target, score in ranked
     ]
-    return f"From {place}, {len(best)} of {len(scored)} targets are read better than by any control: {listed(told)}"
+    verb = "is" if len(best) == 1 else "are"
+    return f"From {place}, {len(best)} of {len(scored)} targets {verb} read better than by any control: {listed(told)}"
 
 
 def published_finding(group: ProbeGroup) -> str:

@@ -188,6 +188,7 @@ def _blocks(entries: tuple[Remainder, ...]) -> Panel | None:
         "ygap": 2,
         "text": cells,
         "texttemplate": "%{text}",
+        "textfont": {"color": "var(--ink)", "size": 12},
         "customdata": hover,
         "hovertemplate": "%{customdata}<extra></extra>",
     }

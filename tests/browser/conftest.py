@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from interp.reports.html import render_report, write_report
-from interp.results import Analysis
+from interp.results import Analysis, ProbeReport
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -27,17 +27,27 @@ ARGUMENTS = [
 ]
 
 
-def _synthetic_analyses() -> ModuleType:
-    """The analyses of the report tests, which live in another folder and must be found when it is not collected."""
+def _synthetic(name: str) -> ModuleType:
+    """Results made for the report tests, which live in another folder and must be found when it is not collected."""
     folder = str(Path(__file__).parent.parent / "reports")
     if folder not in sys.path:
         sys.path.append(folder)
-    return importlib.import_module("synthetic_analyses")
+    return importlib.import_module(name)
 
 
 @pytest.fixture(scope="session")
 def analyses() -> dict[str, Analysis]:
-    return dict(_synthetic_analyses().many())
+    return dict(_synthetic("synthetic_analyses").many())
+
+
+@pytest.fixture(scope="session")
+def probe_reports() -> dict[str, ProbeReport]:
+    made = _synthetic("synthetic_probes")
+    return {
+        "probes-query": made.report(made.at_the_query()),
+        "probes-sequence": made.report(made.along_a_sequence()),
+        "probes-hostile": made.hostile(),
+    }
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +75,9 @@ class Opened:
 
 
 @pytest.fixture
-def open_report(browser: Any, analyses: dict[str, Analysis], tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+def open_report(
+    browser: Any, analyses: dict[str, Analysis], probe_reports: dict[str, ProbeReport], tmp_path: Path
+) -> Iterator[Callable[..., Opened]]:
     """``open_report(kind)``: that report from file://, with every other request refused and noted."""
     contexts = []
 
@@ -73,9 +85,10 @@ def open_report(browser: Any, analyses: dict[str, Analysis], tmp_path: Path) -> 
         kind: str, *, width: int = 1280, scheme: str = "light", scripts: bool = True, frame: bool = False
     ) -> Opened:
         path = tmp_path / f"{kind}.html"
-        write_report(analyses[kind], path)
+        result = {**analyses, **probe_reports}[kind]
+        write_report(result, path)
         if frame:
-            content = render_report(analyses[kind]).replace("&", "&amp;").replace('"', "&quot;")
+            content = render_report(result).replace("&", "&amp;").replace('"', "&quot;")
             path.write_text(
                 f'<!DOCTYPE html><iframe sandbox="allow-scripts" srcdoc="{content}"></iframe>', encoding="utf-8"
             )

@@ -24,6 +24,8 @@ KINDS = (
     "all-none",
     "hostile",
     "bad-weights",
+    "probes-query",
+    "probes-sequence",
 )
 Open = Callable[..., Any]
 
@@ -81,7 +83,7 @@ def test_opens_offline_and_fits(open_report: Open, kind: str) -> None:
         for plot in plots(opened):
             titles = page.locator(f"#{plot} .xtitle, #{plot} .ytitle").all_text_contents()
             assert len(titles) == (1 if plot.startswith(("plot-losses", "plot-omegas")) else 2), plot
-    assert page.locator("main section").count() >= 8
+    assert page.locator("main section").count() >= (5 if kind.startswith("probes") else 8)
     assert opened.requests == [opened.url]
     assert opened.complaints == []
 
@@ -141,6 +143,25 @@ def test_hover_on_what_is_left_and_on_a_preconditioner(open_report: Open, analys
     assert hover(opened, "plot-preconditioner-1", 1, 3) == (
         f"layer 1, Ω[3, 1]: {estimate(entry.refit[3][1], entry.refit_stderr[3][1])}"
     )
+
+
+def test_hover_on_probes_shows_scores_and_controls(open_report: Open) -> None:
+    opened = open_report("probes-query")
+    assert hover(opened, "plot-probe-0-map", 4, 1) == (
+        "label, layer 4, the query: R² = 0.90 [0.87, 0.93]untrained 0.05, above: +0.85 [+0.82, +0.88]"
+        "shuffled -0.01, above: +0.91 [+0.88, +0.94]inputs 0.01, above: +0.89 [+0.86, +0.92]"
+    )
+    shown = hover(opened, "plot-probe-0-depth-1", 3, 0.01 + 0.04 * 3 / 4)
+    assert shown.startswith("label, untrained models: 0.0400; the network above: +0.64 [")
+    assert opened.complaints == [] and opened.requests == [opened.url]
+
+
+def test_hostile_names_of_probe_targets_are_harmless(open_report: Open) -> None:
+    opened = open_report("probes-hostile")
+    assert opened.page.locator("main img, main script:not([type])").count() == 0
+    assert "<img src=x onerror=alert(1)>" in opened.text("#targets")
+    assert any("<img" in t for t in opened.page.locator("#plot-probe-0-map .ytick text").all_text_contents())
+    assert opened.complaints == [] and opened.requests == [opened.url]
 
 
 def test_a_newcomer_reads_the_page_from_the_top(open_report: Open) -> None:
@@ -301,7 +322,7 @@ def test_without_scripts_the_tables_are_there(open_report: Open) -> None:
     assert "-0.02256 ± 0.00018" in opened.text("#figure-coefficients table")
 
 
-@pytest.mark.parametrize("kind", ["disagreeing", "empty", "probes"])
+@pytest.mark.parametrize("kind", ["full", "empty", "probes-sequence"])
 def test_accessibility(open_report: Open, kind: str) -> None:
     """No violation that axe-core calls serious or critical, with every table open, in light and dark."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
