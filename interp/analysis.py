@@ -27,6 +27,7 @@ from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.preconditioner import describe_preconditioners
 from interp.probes.linearity import linearity_r2
+from interp.probing import default_probes
 from interp.provenance import checkpoint_info, provenance, recorded_weights
 from interp.recovered import describe_layers, family_rows, no_verdict, verdict
 from interp.regression import Half, describe_regression
@@ -37,6 +38,7 @@ __all__ = ["DEFAULT_PROMPTS", "analyse"]
 
 DEFAULT_PROMPTS = 4096
 FEWEST_PROMPTS = 64
+PROBE_PROMPTS = 2048  # at most
 FEW = 64  # prompts enough for what is exact: zero patterns, and agreement with the hooked model
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
@@ -68,7 +70,7 @@ def analyse(
         )
     task.require_channels(spec)
     _require_affordable(model, prompts)
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(6)]
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(7)]
 
     progress("running the network")
     half = prompts // 2
@@ -124,6 +126,9 @@ def analyse(
             seeds[5],
         )
 
+    progress("probing activations")
+    probes, probe_note = default_probes(model, task, min(prompts, PROBE_PROMPTS), seeds[6])
+
     progress("checking the unrolling token by token")
     linearity = linearity_r2(model, held_out[:FEW])
     return Analysis(
@@ -136,11 +141,12 @@ def analyse(
             held_out=held_out.count,
             losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
             depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
-            notes=() if note is None else (note,),
+            notes=tuple(text for text in (note, probe_note) if text is not None),
         ),
         implicit=implicit_models(trajectory, spec, task, held_out, baselines, linearity),
         preconditioners=describe_preconditioners(chosen, network, task),
         regression=regression,
+        probes=probes,
     )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
 from interp.models.errors import LayoutError, UsageError
-from interp.models.tasks import LinearDynamics, any_task_from_dict
+from interp.models.tasks import LinearDynamics, NoisyRegression, any_task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
 from interp.probes.activations import Prompts, Reader, Task, stream
@@ -33,7 +33,7 @@ from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_target
 from interp.provenance import checkpoint_info, provenance
 from interp.results import ProbeReport, ProbeScore, ProbeTarget
 
-__all__ = ["DEFAULT_PROMPTS", "probe_checkpoint", "probe_model"]
+__all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
 DEFAULT_PROMPTS = 4096
 FEWEST_PROMPTS = 64
@@ -43,7 +43,8 @@ GROUPS, FEWEST_GROUPS = 128, 32  # of sequences; half of them are fitted, half s
 MOMENT_NUMBERS = 2**26  # at most so many numbers of moments: 512 MiB
 UNTRAINED = 8  # untrained models
 SEQUENCES = 256  # of the mesa paper's protocol
-CONTROL_PROMPTS, CONTROL_TOKENS = 2048, 2**15  # controls: at most so many prompts, and tokens if they are long
+CONTROL_PROMPTS, FEWEST_CONTROL_PROMPTS = 2048, 384  # as many as CONTROL_OPERATIONS allow
+CONTROL_OPERATIONS = 2e9  # on the prompts of the controls, by each of the networks
 CALIBRATION_TOKENS = 2048
 MOST_POSITIONS = 8  # of a causal model, when none are named
 UNDEFINED = "skipped, because the target is the same for all prompts, or not defined at this position"
@@ -89,6 +90,21 @@ def probe_checkpoint(
     )
 
 
+def default_probes(
+    model: LinearTransformer, task: NoisyRegression, prompts: int, seed: int
+) -> tuple[tuple[ProbeScore, ...], str | None]:
+    """A few probes of a model of regression, and a note when there are none: what the implicit weights and the query
+    token hold of the task."""
+    targets = find_targets(task.name, ("w", "w-ridge", "label", "preconditioned"))
+    try:
+        scores, _ = probe_model(
+            model, task, targets, ("within-prompt", "token"), None, None, prompts, seed, lambda step: None
+        )
+    except UsageError as error:
+        return (), f"probes: skipped, because {error}"
+    return scores, None
+
+
 def probe_model(
     model: LinearTransformer,
     task: Task,
@@ -131,7 +147,8 @@ def probe_model(
     scores = [score for battery in lost for score in _unscored(battery, shown, diverge)]
     if not kept:
         return tuple(scores), tuple(notes)
-    few = min(prompts, CONTROL_PROMPTS, max(CONTROL_TOKENS // task.context, FEWEST_PROMPTS))
+    affordable = int(CONTROL_OPERATIONS / _operations(reader, task))
+    few = min(prompts, CONTROL_PROMPTS, max(affordable, FEWEST_CONTROL_PROMPTS))
     same = list(stream(task, few, seeds[0], chunk))
     controls = _controls(reader, task, kept, read, same, min(groups, few), seeds[1], progress)
     if few < prompts:
@@ -308,6 +325,14 @@ def _positions(task: Task, positions: Sequence[int] | None) -> tuple[int | None,
 def _chunk(model: LinearTransformer, task: Task) -> int:
     each = (task.context + 1) * model.spec.width * (model.layers + 1)
     return max(1, min(CHUNK, CHUNK_NUMBERS // each))
+
+
+def _operations(reader: Reader, task: Task) -> float:
+    """Floating-point operations of one prompt, roughly."""
+    model, D, tokens = reader.model, reader.model.spec.width, task.context + 1
+    if reader.shared_maps:
+        return 4.0 * model.layers * (model.heads + 2) * D**3
+    return 4.0 * model.layers * model.heads * (tokens * D**2 + tokens**2 * D)
 
 
 def _groups(model: LinearTransformer, wanted: Sequence[Battery], layers: int, prompts: int) -> int:

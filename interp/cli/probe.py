@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
 from interp.models.errors import UsageError
 
 __all__ = ["command", "numbers"]
@@ -24,6 +24,7 @@ __all__ = ["command", "numbers"]
     "--positions", metavar="5,10-12", help="Tokens to probe. Default: the query, or some of a causal model's positions."
 )
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 @click.option("--prompts", type=int, default=4096, show_default=True, help="How many prompts, in constant memory.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
@@ -33,6 +34,7 @@ def command(
     layers: str | None,
     positions: str | None,
     spec: str | None,
+    report: str | None,
     as_json: bool,
     prompts: int,
     seed: int,
@@ -41,6 +43,8 @@ def command(
 
     Beside every score: the same probe on untrained models, on shuffled targets, and on the inputs alone.
     """
+    if report is not None:
+        expect_writable("--report", report, checkpoint)
     wanted_layers = None if layers is None else numbers("--layers", layers)
     wanted_positions = None if positions is None else numbers("--positions", positions)
     with progress_line() as progress:
@@ -59,6 +63,11 @@ def command(
             progress=progress,
             command=shlex.join(["interp-probe", *sys.argv[1:]]),
         )
+        if report is not None:
+            progress("writing the report")
+            from interp.reports.html import write_report
+
+            write_report(result, report)
     if as_json:
         from interp.reports.document import dumps
 
@@ -69,6 +78,8 @@ def command(
     from interp.reports.probe_table import print_probes
 
     print_probes(result, Console())
+    if report is not None:
+        click.echo(f"\nReport: {report}")
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:
