@@ -9,7 +9,12 @@ x_t ~ N(0, C) is taken in closed form: 1/2 E (v - w_oracle)^T C (v - w_oracle).
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -19,7 +24,26 @@ from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
 
-__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss"]
+__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss", "one_core_a_chunk"]
+
+Part = TypeVar("Part")
+
+
+@contextmanager
+def one_core_a_chunk() -> Iterator[None]:
+    """The cores work on different chunks of a sample, whose matrices are too small to be shared among them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _over_chunks(sample: Sample, part: Callable[[Sample], Part]) -> list[Part]:
+    """``part`` of every chunk, in their order, so that sums over them do not depend on the number of cores."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return list(pool.map(part, sample.chunks()))
 
 
 def _run(layers: LayerMaps, sample: Sample) -> tuple[GramTrajectory, Tensor, Tensor]:
@@ -43,7 +67,7 @@ def adjusted_losses(
 ) -> Float[Tensor, " prompt"]:
     """The adjusted loss of every prompt."""
     layers = family.maps(theta)
-    return torch.cat([_run(layers, chunk)[2] for chunk in sample.chunks()])
+    return torch.cat(_over_chunks(sample, lambda chunk: _run(layers, chunk)[2]))
 
 
 def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> float:
@@ -74,27 +98,28 @@ def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], 
     With the average over x_t in closed form the gradient costs one adjoint pass, with C (v - w_oracle) as the query.
     The Gauss-Newton matrix E j j^T is estimated from one row per prompt, j = d yhat / d theta at its own query.
     """
+    parts = _over_chunks(sample, lambda chunk: _linearise_chunk(family, theta, chunk))
+    total, gradient, curvature = (torch.stack(column).sum(0) / sample.count for column in zip(*parts, strict=True))
+    return Linearisation(float(total), gradient, curvature)
+
+
+def _linearise_chunk(family: Parametrisation, theta: Tensor, chunk: Sample) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over a chunk: loss, gradient, Gauss-Newton matrix."""
     layers = family.maps(theta)
-    total, flat = 0.0, theta.numel()
-    gradient = torch.zeros(flat, dtype=theta.dtype)
-    curvature = torch.zeros(flat, flat, dtype=theta.dtype)
-    for chunk in sample.chunks():
-        trajectory, residual, losses = _run(layers, chunk)
-        values, slopes = _capped(losses, sample.cap)
-        total += float(chunk.weight @ values)
-        weight = chunk.weight * slopes
-        seed = torch.zeros_like(chunk.query)
-        seed[..., -1] = chunk.sign
-        rows = family.rows(theta, trajectory, adjoint(layers, trajectory, seed))
-        curvature += rows.T @ (weight[:, None] * rows)
-        if chunk.closed_form:
-            query = torch.zeros_like(chunk.query)
-            query[:, 0, : residual.shape[1]] = weight[:, None] * residual * chunk.variances
-            queries = [query]
-            for T in trajectory.maps:
-                queries.append(queries[-1] @ T.mT)
-            weighted = GramTrajectory(trajectory.maps, trajectory.grams, tuple(queries))
-            gradient += family.rows(theta, weighted, adjoint(layers, weighted, seed)).sum(0)
-        else:
-            gradient += rows.T @ (weight * residual[:, 0])
-    return Linearisation(total / sample.count, gradient / sample.count, curvature / sample.count)
+    trajectory, residual, losses = _run(layers, chunk)
+    values, slopes = _capped(losses, chunk.cap)
+    weight = chunk.weight * slopes
+    seed = torch.zeros_like(chunk.query)
+    seed[..., -1] = chunk.sign
+    rows = family.rows(theta, trajectory, adjoint(layers, trajectory, seed))
+    if chunk.closed_form:
+        query = torch.zeros_like(chunk.query)
+        query[:, 0, : residual.shape[1]] = weight[:, None] * residual * chunk.variances
+        queries = [query]
+        for T in trajectory.maps:
+            queries.append(queries[-1] @ T.mT)
+        weighted = GramTrajectory(trajectory.maps, trajectory.grams, tuple(queries))
+        gradient = family.rows(theta, weighted, adjoint(layers, weighted, seed)).sum(0)
+    else:
+        gradient = rows.T @ (weight * residual[:, 0])
+    return chunk.weight @ values, gradient, rows.T @ (weight[:, None] * rows)

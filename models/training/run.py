@@ -14,7 +14,7 @@ import torch
 import interp
 from interp.models.errors import UsageError
 from interp.models.training.journal import Journal
-from interp.models.training.objective import adjusted_losses
+from interp.models.training.objective import adjusted_losses, one_core_a_chunk
 from interp.models.training.recipe import Recipe
 from interp.models.training.sample import fresh_sample
 from interp.models.training.search import Step, balanced, search
@@ -51,14 +51,15 @@ def train(
     Raises UsageError when the record belongs to another recipe, or the training diverged.
     """
     journal = Journal(recipe, record)
-    try:
-        theta = search(recipe, journal, watch)
-    except BaseException:
-        journal.save()
-        raise
     family, optimiser = recipe.family(), recipe.optimiser
-    fresh = fresh_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, EVALUATION_SEED + optimiser.seed)
-    losses = adjusted_losses(family, theta, fresh)
+    with one_core_a_chunk():
+        try:
+            theta = search(recipe, journal, watch)
+        except BaseException:
+            journal.save()
+            raise
+        fresh = fresh_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, EVALUATION_SEED + optimiser.seed)
+        losses = adjusted_losses(family, theta, fresh)
     mean, stderr = float(losses.mean()), float(losses.std()) / math.sqrt(fresh.count)
     if not math.isfinite(mean):
         raise UsageError(

@@ -3,7 +3,8 @@
 Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
 is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network
 of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
-depth the best are polished on ever larger samples.
+depth the best are polished on ever larger samples, where losses far above the mean count by their logarithm: the rarest
+prompts, on which a polynomial of high degree explodes, would otherwise drag a network out of its valley.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from interp.models.training.sample import Sample, training_sample
 
 __all__ = ["Step", "balanced", "search"]
 
-CAP = 30.0  # a network that has just reached a loss first meets a new sample with losses above 30 times it tamed
+CAP = 30.0  # in units of the loss reached on the sample before
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
 
 
@@ -72,15 +73,13 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
         kept = best(family, iter(starts))
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
-        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
-        ends = []
-        for i, end in enumerate(kept):
-            name = f"polish-{recipe.layers}.{stage}.{i}"
-            # Prompts far worse than any seen so far would drag the network into another valley if they counted in full.
-            tamed = descend(
-                family, f"{name}~", Progress(theta=end.theta), sample.capped(CAP * max(end.loss, 1e-30)), iterations
-            )
-            ends.append((name, descend(family, name, Progress(theta=tamed.theta), sample, iterations)))
+        cap = CAP * max(min(end.loss for end in kept), 1e-30)
+        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage)).capped(cap)
+        names = [f"polish-{recipe.layers}.{stage}.{i}" for i in range(len(kept))]
+        ends = [
+            (name, descend(family, name, Progress(theta=end.theta), sample, iterations))
+            for name, end in zip(names, kept, strict=True)
+        ]
         kept = [end for _, end in _distinct(ends, max(1, len(kept) // 2))]
     return kept[0].theta
 
