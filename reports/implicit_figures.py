@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from interp.reports import findings
 from interp.reports.noise_findings import filter_finding, momentum_finding, noise_text
 from interp.reports.numbers import estimate, is_finite, number
 from interp.reports.plots import (
-    SYMBOLS,
     Figure,
     Panel,
     Point,
     Series,
     Table,
     axis,
+    baseline_series,
     curve,
     label,
     layer_axis,
@@ -29,14 +27,6 @@ from interp.results import Analysis, Momentum, SpectralFilter
 
 __all__ = ["distance_figure", "filter_figure", "momentum_figure"]
 
-# What a baseline is decides its colour, which of its kind it is its symbol: no two lines differ by colour alone.
-_KINDS = (
-    (("oracle", "ridge"), "var(--series-1)"),
-    (("tunedrr", "adarr", "constrr"), "var(--series-3)"),
-    (("ols",), "var(--series-4)"),
-    (("gd-1", "gd-2", "gd-4", "gd-8"), "var(--series-2)"),
-)
-
 
 def distance_figure(analysis: Analysis) -> Figure | None:
     names = list(dict.fromkeys(name for m in analysis.implicit for name in m.distance))
@@ -44,7 +34,7 @@ def distance_figure(analysis: Analysis) -> Figure | None:
         return None
     data, legend, dropped = [], [], 0
     for name in names:
-        series = _baseline_series(analysis, name, names)
+        series = baseline_series(name, findings.baseline_label(analysis, name), names)
         known = [
             (m.layer, distance, m.distance_stderr.get(name))
             for m in analysis.implicit
@@ -73,12 +63,6 @@ def distance_figure(analysis: Analysis) -> Figure | None:
         legend=tuple(legend),
         table=Table(header=("baseline", *(f"after {_layers(m.layer)}" for m in models)), rows=rows),
     )
-
-
-def _baseline_series(analysis: Analysis, name: str, names: Sequence[str]) -> Series:
-    kind, colour = next(((k, c) for k, c in _KINDS if name in k), (tuple(names), "var(--muted)"))
-    symbol = SYMBOLS[[n for n in names if n in kind].index(name) % len(SYMBOLS)]
-    return Series(key=label(name), label=findings.baseline_label(analysis, name), colour=colour, symbol=symbol)
 
 
 def _layers(count: int) -> str:

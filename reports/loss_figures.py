@@ -9,21 +9,21 @@ from typing import Any
 
 from interp.reports import findings
 from interp.reports.noise_findings import (
-    baseline_series,
     depth_profile_finding,
+    profile_baselines,
     profile_finding,
     recovered_sentence,
     trained_text,
 )
 from interp.reports.numbers import DASH, estimate, is_finite, plain
 from interp.reports.plots import (
-    SYMBOLS,
     Figure,
     Panel,
     Point,
     Series,
     Table,
     axis,
+    baseline_series,
     curve,
     error_bars,
     label,
@@ -183,12 +183,6 @@ _OWN = {
     "network": Series(key="network", label="the network", colour="var(--series-1)", symbol="circle"),
     "recovered": Series(key="recovered", label="", colour="var(--series-3)", symbol="diamond"),
 }
-# What a baseline is decides its colour, which of its kind it is its symbol: no two lines differ by colour alone.
-_KINDS = (
-    (("constrr", "adarr", "tunedrr"), "var(--series-5)"),
-    (("gd-1", "gd-2", "gd-4", "gd-8"), "var(--series-2)"),
-    (("ols", "null"), "var(--series-4)"),
-)
 
 
 def profile_figure(analysis: Analysis) -> Figure | None:
@@ -198,8 +192,8 @@ def profile_figure(analysis: Analysis) -> Figure | None:
         return None
     named = {s.name: s for s in profile.series}
     lines = [(_named(_OWN[name], named[name]), named[name]) for name in ("network", "recovered") if name in named]
-    others = [s for s in baseline_series(profile)]
-    behind = [(_baseline(s, [o.name for o in others]), s) for s in others]
+    others = profile_baselines(profile)
+    behind = [(baseline_series(s.name, s.label, [o.name for o in others]), s) for s in others]
     panel, beyond = _profile_panel("profile", profile, behind, lines)
     lines += behind
     return Figure(
@@ -239,12 +233,6 @@ def depth_profile_figure(analysis: Analysis) -> Figure | None:
 
 def _named(series: Series, data: ProfileSeries) -> Series:
     return Series(key=series.key, label=data.label, colour=series.colour, symbol=series.symbol)
-
-
-def _baseline(series: ProfileSeries, names: Sequence[str]) -> Series:
-    kind, colour = next(((k, c) for k, c in _KINDS if series.name in k), (tuple(names), "var(--muted)"))
-    symbol = SYMBOLS[[n for n in names if n in kind].index(series.name) % len(SYMBOLS)]
-    return Series(key=label(series.name), label=series.label, colour=colour, symbol=symbol)
 
 
 def _counts(profile: NoiseProfile) -> str:

@@ -17,12 +17,12 @@ from interp.results import Adaptation, Momentum, NoiseProfile, ProfileSeries, Sp
 
 __all__ = [
     "Standing",
-    "baseline_series",
     "depth_profile_finding",
     "filter_finding",
     "layers_named",
     "momentum_finding",
     "noise_text",
+    "profile_baselines",
     "profile_finding",
     "recovered_sentence",
     "shrinkage_finding",
@@ -65,7 +65,7 @@ def _mean(series: ProfileSeries, levels: Sequence[int]) -> tuple[float, float] |
     return sum(known) / len(known), sum(errors) / len(errors)
 
 
-def baseline_series(profile: NoiseProfile) -> tuple[ProfileSeries, ...]:
+def profile_baselines(profile: NoiseProfile) -> tuple[ProfileSeries, ...]:
     own = ("network", "recovered")
     return tuple(s for s in profile.series if s.name not in own and not s.name.startswith("layer-"))
 
@@ -78,7 +78,7 @@ def standing(profile: NoiseProfile, levels: Sequence[int]) -> Standing | None:
     if own is None:
         return None
     found: dict[str, list[tuple[float, str]]] = {"better": [], "even": [], "worse": []}
-    for series in baseline_series(profile):
+    for series in profile_baselines(profile):
         mean = _mean(series, levels)
         if mean is None:
             continue

@@ -26,6 +26,7 @@ __all__ = [
     "Skipped",
     "Table",
     "axis",
+    "baseline_series",
     "curve",
     "error_bars",
     "label",
@@ -226,6 +227,22 @@ def ordered_series(labels: Sequence[str], prefix: str) -> list[Series]:
         )
         for i, text in enumerate(labels)
     ]
+
+
+# What a baseline is decides its colour, which of its kind it is its symbol: no two lines differ by colour alone.
+_KINDS = (
+    (("oracle", "network"), "var(--series-1)"),
+    (("constrr", "adarr", "tunedrr"), "var(--series-5)"),
+    (("gd-1", "gd-2", "gd-4", "gd-8"), "var(--series-2)"),
+    (("ols", "null"), "var(--series-4)"),
+)
+
+
+def baseline_series(name: str, text: str, names: Sequence[str]) -> Series:
+    """The series of one baseline among those of a figure."""
+    kind, colour = next(((k, c) for k, c in _KINDS if name in k), (tuple(names), "var(--muted)"))
+    symbol = SYMBOLS[[n for n in names if n in kind].index(name) % len(SYMBOLS)]
+    return Series(key=label(name), label=text, colour=colour, symbol=symbol)
 
 
 def note(text: str, **place: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_standing_is_what_the_averages_say(network: list[float], stderr: float) 
     labels = (*known.better, *known.even, *known.worse)
     assert sorted(labels) == sorted(synthetic.LABELS.values())  # each baseline once
     own = np.mean(network[:11])
-    for series in findings.baseline_series(profile):
+    for series in findings.profile_baselines(profile):
         theirs = np.mean([series.excess[i] for i in indices])
         gap = 1.959964 * stderr * np.hypot(own, theirs)
         if series.label in known.better:
