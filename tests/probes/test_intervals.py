@@ -14,11 +14,11 @@ from sklearn.metrics import r2_score
 
 from interp.models.errors import UsageError
 from interp.probes.held_out import HeldOut
-from interp.probes.intervals import FEWEST_GROUPS, difference, score
+from interp.probes.intervals import FEWEST_GROUPS, Estimate, difference, score
 from interp.probes.moments import Moments, group_of
 from interp.probes.ridge import CrossFit, cross_fit
 
-REPETITIONS, FEATURES = 300, 10
+REPETITIONS, AT_ONCE, FEATURES = 300, 100, 10
 
 
 def predictions(seed: int, rows: int = 240, groups: int = 24, streams=(3,), cells=(2,)):
@@ -151,12 +151,12 @@ class Population:
     signal: float = 1.0
 
     def fits(self, groups: int, seed: int) -> tuple[CrossFit, torch.Tensor]:
-        """As many fits as there are repetitions, all cells of one, of two streams (the features; a noisy reading of
-        them), and the R^2 of each fit in the population."""
+        """AT_ONCE fits, as the cells of one, of two streams (the features; a noisy reading of them), and the R^2 of each
+        fit in the population."""
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> torch.Tensor:
-            return torch.randn(REPETITIONS, *shape, generator=generator, dtype=torch.float64)
+            return torch.randn(AT_ONCE, *shape, generator=generator, dtype=torch.float64)
 
         def clustered(features: int) -> torch.Tensor:
             shape = self.sequences, self.tokens, features
@@ -167,10 +167,10 @@ class Population:
         x, misread = scale * clustered(FEATURES), scale * clustered(FEATURES)
         y = x @ b[:, None] + scale * clustered(1)
         rows = self.sequences * self.tokens
-        X = torch.stack([x, x + misread]).reshape(2, REPETITIONS, rows, FEATURES)
+        X = torch.stack([x, x + misread]).reshape(2, AT_ONCE, rows, FEATURES)
         group = group_of(torch.arange(self.sequences).repeat_interleave(self.tokens), self.sequences, groups)
-        moments = Moments.zeros(groups, FEATURES, 1, (2,), (REPETITIONS,))
-        moments.update(X, y.reshape(REPETITIONS, rows, 1), group)
+        moments = Moments.zeros(groups, FEATURES, 1, (2,), (AT_ONCE,))
+        moments.update(X, y.reshape(AT_ONCE, rows, 1), group)
         fit = cross_fit(moments, {"y": 1})
 
         coef, size = fit.predictor.coef[0, ..., 0], math.exp(2.0 * self.tail**2)  # E scale^2
@@ -181,20 +181,26 @@ class Population:
         return fit, 1.0 - (size * (missed + 1.0) + centre**2) / (size * (b.square().sum(-1) + 1.0))
 
 
+def covered(estimate: Estimate, truth: torch.Tensor) -> float:
+    return float(((estimate.low <= truth) & (truth <= estimate.high)).double().mean())
+
+
 def coverage(population: Population, groups: int, seed: int) -> tuple[float, float]:
     """The share of repetitions in which the interval holds the truth: of R^2, and of the paired difference."""
-    fit, truth = population.fits(groups, seed)
-    r2, paired = score(fit.held_out).r2, difference(fit.held_out.streams(0), fit.held_out.streams(1))
-    gap = truth[0] - truth[1]
-    return (
-        float(((r2.low <= truth) & (truth <= r2.high)).double().mean()),
-        float(((paired.low <= gap) & (gap <= paired.high)).double().mean()),
-    )
+    shares = []
+    for part in range(REPETITIONS // AT_ONCE):
+        fit, truth = population.fits(groups, 100 * seed + part)
+        gap = truth[0] - truth[1]
+        r2, paired = score(fit.held_out).r2, difference(fit.held_out.streams(0), fit.held_out.streams(1))
+        shares.append([covered(r2, truth), covered(paired, gap)])
+    alone, pairs = np.mean(shares, axis=0)
+    return float(alone), float(pairs)
 
 
 @pytest.mark.parametrize(("sequences", "groups"), [(100, 100), (300, 100), (1000, 100)])
 def test_intervals_cover_the_true_r2(sequences, groups):
-    alone, paired = coverage(Population(sequences=sequences, tokens=5), groups, seed=sequences)
+    """Over 1500 repetitions: 94.3, 94.5 and 96.0 % alone, 94.6, 94.3 and 95.1 % paired. 300 are uncertain by 1.3 %."""
+    alone, paired = coverage(Population(sequences=sequences, tokens=5), groups, seed=1001)
     assert 0.90 <= alone <= 0.98 and 0.90 <= paired <= 0.98
 
 
@@ -206,8 +212,7 @@ def test_intervals_over_rows_would_not_cover():
     for name in ("count", "squared_error", "yy"):
         spread[name] = spread[name] / 5.0  # the same sums, evenly over five times as many groups
     pretended = HeldOut(**spread)
-    r2 = score(pretended).r2
-    assert float(((r2.low <= truth) & (truth <= r2.high)).double().mean()) < 0.75
+    assert covered(score(pretended).r2, truth) < 0.75
 
 
 @pytest.mark.slow
