@@ -151,8 +151,8 @@ class Population:
     signal: float = 1.0
 
     def fits(self, groups: int, seed: int) -> tuple[CrossFit, torch.Tensor]:
-        """AT_ONCE fits, as the cells of one, of two streams (the features; a noisy reading of them), and the R^2 of each
-        fit in the population."""
+        """AT_ONCE fits, as the cells of one, of two streams (the features; a noisy reading of them), and the R^2 of
+        each fit in the population."""
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> torch.Tensor:
