@@ -10,10 +10,12 @@ from __future__ import annotations
 import hypothesis
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 pytest_plugins = ["interp.pytest_plugin"]  # the installed one is switched off in pyproject.toml, which says why
 
 torch.set_num_threads(1)
+threadpool_limits(1)
 
 # A slow or busy machine must not fail a test, so hypothesis measures no times.
 hypothesis.settings.register_profile(

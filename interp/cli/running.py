@@ -54,6 +54,9 @@ def expect_writable(option: str, path: str | Path, source: str | None = None) ->
 
 def use_one_thread() -> None:
     """Batches of small matrices gain little from a second thread, and lose tenfold when the cores are shared."""
+    import numpy  # noqa: F401 - its own linear algebra must be there to be limited
     import torch
+    from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)
+    threadpool_limits(1)
