@@ -50,7 +50,7 @@ class InitialLaw:
     value: float
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> InitialLaw:
+    def from_dict(cls, fields: Any) -> InitialLaw:
         kinds = ("uniform", "normal")
         if not isinstance(fields, Mapping) or len(fields) != 1:
             raise LayoutError(f'task.initial is {fields!r}, expected {{"uniform": r}} for (-r, r) or {{"normal": std}}')
@@ -200,7 +200,11 @@ class LinearDynamics:
             given["tokens"] = tuple(given["tokens"])
         if "start" in given:
             given["start"] = _rows(given["start"])
-        if "state_clip" in given and _is_number(given["state_clip"]):
+            if not isinstance(given["start"], (tuple, float)):
+                raise LayoutError(f"task.start is {given['start']!r}, expected a number c (for W_0 = c I) or a matrix")
+        if "state_clip" in given:
+            if not _is_number(given["state_clip"]):
+                raise LayoutError(f"task.state_clip is {given['state_clip']!r}, expected a positive number")
             given["state_clip"] = float(given["state_clip"])
         return cls(**given)
 
