@@ -136,8 +136,10 @@ def project(
     coefficients = torch.full((len(maps),), float("nan"), dtype=torch.float64)
     if not alive:
         return Projection(coefficients, energy, 0.0)
+    # Of the D^4 columns only those in use: a product of sparse arrays takes memory for every one it has.
+    used, column = np.unique(np.concatenate(columns), return_inverse=True)
     tensors = scipy.sparse.coo_array(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(len(alive), D**4)
+        (np.concatenate(values), (np.concatenate(rows), column.ravel())), shape=(len(alive), len(used))
     ).tocsr()
     overlap = (tensors @ tensors.T).toarray()
     solution = np.linalg.lstsq(overlap, np.array(inner), rcond=1e-12)[0]
