@@ -89,7 +89,7 @@ def richardson(
     for a, b in zip(alpha, beta, strict=True):
         term = term * (1.0 - a * B)
         before, total = total, total + term + b * (total - before)
-    return tuple(float(value) for value in np.asarray(total.coef) / scale)
+    return tuple(float(value) for value in np.asarray(total.coef, dtype=float) / scale)
 
 
 def neumann(steps: int, scale: float, inverse_lambda: float = 0.0) -> tuple[float, ...]:

@@ -1,0 +1,147 @@
+"""Within a prompt: what linear model the tokens of one prompt hold of its labels, layer by layer.
+
+    y_i^l = a^l y_i - <w^l, x_i>,      i over the tokens of a prompt, (x_i, y_i) as they enter layer 0
+
+- ``within_prompt`` fits (a^l, w^l) to the activations by least squares, knowing nothing of the weights. Where layers
+  are linear it must find the implicit model of the exact unrolling; where they are not, its R^2 says how linear the
+  network still is. The query token is one of the rows: its label starts at 0, so (a, w) are determined even where
+  labels are noise-free and so a linear function of the inputs.
+- ``linearity_r2`` goes the other way: what the unrolling says that the tokens hold, against what they hold.
+
+Source: design 3.7; Vladymyrov et al., arXiv 2402.14180, theorem 4.1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from interp.models.errors import UsageError
+from interp.models.gram import forward, head_layers
+from interp.models.hooked import HookedLinearTransformer
+from interp.models.specification import ModelSpec
+from interp.models.tasks import RegressionPrompts
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["WithinPrompt", "linearity_r2", "stream", "within_prompt"]
+
+ROUNDING = 1e-24  # share of the tokens' mean square below which the spread of their labels is rounding
+SINGULAR = 1e-10  # singular values of the tokens below this share of the largest leave a direction of (a, w) free
+DECIDED = 1e-6  # a token that decides its own fitted value but for this share says nothing about the fit
+
+
+@dataclass(frozen=True, eq=False)
+class WithinPrompt:
+    """The linear model of every prompt after ``layer`` layers. ``a`` and ``w`` are NaN where the tokens leave them
+    free, which ``determined`` says.
+
+    ``r2`` is scored token by token, each predicted from the fit to the others of its prompt, over all prompts; NaN per
+    prompt and None over all where there are no more tokens than unknowns, or labels do not vary.
+    """
+
+    layer: int
+    a: Float[Tensor, "prompt label label"]
+    w: Float[Tensor, "prompt label input"]
+    determined: Bool[Tensor, " prompt"]
+    r2_by_prompt: Float[Tensor, " prompt"]
+    r2: float | None
+
+
+def stream(
+    model: LinearTransformer, prompts: RegressionPrompts
+) -> tuple[Float[Tensor, "prompt position D"], list[Float[Tensor, "prompt position D"]]]:
+    """The tokens that enter layer 0, and those after every layer: context first, then the query.
+
+    Raises UsageError for causal keys: there every token passes through a map of its own, so that a prompt has one row
+    for the d + 1 unknowns of each.
+    """
+    if model.spec.attention.keys == "causal":
+        raise UsageError(
+            "attention.keys is 'causal', expected 'context' or 'all': with causal keys every token has a linear model "
+            "of its own, and one token cannot determine it; use the probes across prompts"
+        )
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
+    _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.tokens(model.spec), names_filter=names)
+    first, *rest = (cache[name] for name in names)
+    return first, rest
+
+
+def within_prompt(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[WithinPrompt, ...]:
+    """The probe before layer 0 and after every layer, for all prompts at once."""
+    first, rest = stream(model, prompts)
+    left, values, right = torch.linalg.svd(first, full_matrices=False)
+    kept = values > SINGULAR * values[:, :1]
+    determined = kept.sum(-1) == first.shape[-1]
+    left = left * kept[:, None, :]
+    inverse = right.mT * torch.where(kept, 1.0 / torch.where(kept, values, 1.0), 0.0)[:, None, :]
+    freedom = 1.0 - left.square().sum(-1)  # 1 - h_i, h the leverage of token i
+    inputs, label = _split(model.spec)
+    out = []
+    for layer, tokens in enumerate((first, *rest)):
+        labels = tokens[..., label]
+        coefficients = inverse @ (left.mT @ labels)
+        r2_by_prompt, r2 = _left_out(labels, first @ coefficients, freedom, float((tokens**2).mean()))
+        coefficients = torch.where(determined[:, None, None], coefficients, torch.nan)
+        out.append(
+            WithinPrompt(
+                layer=layer,
+                a=coefficients[:, label].mT,
+                w=-coefficients[:, inputs].mT,
+                determined=determined,
+                r2_by_prompt=r2_by_prompt,
+                r2=r2,
+            )
+        )
+    return tuple(out)
+
+
+def _left_out(
+    labels: Float[Tensor, "prompt position label"],
+    fitted: Float[Tensor, "prompt position label"],
+    freedom: Float[Tensor, "prompt position"],
+    size: float,
+) -> tuple[Float[Tensor, " prompt"], float | None]:
+    """R^2 of labels from fits that leave them out, y_i - yhat_i / (1 - h_i): by prompt, and over all."""
+    scored = (freedom > DECIDED).to(labels.dtype)
+    error = (scored * ((labels - fitted).square().sum(-1) / freedom.clamp_min(DECIDED) ** 2)).sum(-1)
+    count = scored.sum(-1, keepdim=True)
+    mean = (scored[..., None] * labels).sum(1) / count.clamp_min(1.0)
+    spread = (scored * (labels - mean[:, None]).square().sum(-1)).sum(-1)
+    known = (count[:, 0] > 1) & (spread > ROUNDING * size * count[:, 0])
+    total, missed = float(spread[known].sum()), float(error[known].sum())
+    overall = 1.0 - missed / total if total > 0 and math.isfinite(missed / total) else None
+    return torch.where(known, 1.0 - error / torch.where(known, spread, 1.0), torch.nan), overall
+
+
+def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[float | None, ...]:
+    """R^2 of y_i^l ~ a^l y_i - <w^l, x_i> over all context tokens, with (a, w) from the unrolling and y_i^l read from
+    the hooked token-by-token forward, before layer 0 and after every layer.
+
+    1 up to rounding for linear layers, whatever the weights: it checks the unrolling, the hooks and the importer at
+    once. None where the labels are all the same, or not finite.
+    """
+    expected, rest = stream(model, prompts)
+    grams = prompts.grams(model.spec)
+    maps = forward(head_layers(model, prompts.context), grams.gram, grams.query).maps
+    _, label = _split(model.spec)
+    scores: list[float | None] = [1.0]  # before layer 0 the implicit model is the token itself
+    for tokens, T in zip(rest, maps, strict=True):
+        expected = expected @ T.mT
+        tokens = tokens[:, : prompts.context]
+        actual = tokens[..., label]
+        spread = float(((actual - actual.mean()) ** 2).mean())
+        error = float(((actual - expected[:, : prompts.context, label]) ** 2).mean())
+        known = spread > ROUNDING * float((tokens**2).mean())
+        scores.append(1.0 - error / spread if known and math.isfinite(error / spread) else None)
+    return tuple(scores)
+
+
+def _split(spec: ModelSpec) -> tuple[list[int], list[int]]:
+    """Positions of the inputs and of the label (the read-out channel) inside a token."""
+    channel = spec.channel(spec.readout.channel).indices
+    label = list(range(channel.start, channel.stop))
+    return [i for i in range(spec.width) if i not in label], label
