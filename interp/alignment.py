@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.optimize
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 __all__ = ["align", "canonical", "tensor_product_norms", "weight_distance"]
 
@@ -82,19 +82,25 @@ def weight_distance(
     Q: Float[np.ndarray, "head D D"],
     to_P: Float[np.ndarray, "head D D"],
     to_Q: Float[np.ndarray, "head D D"],
+    live_maps: Bool[np.ndarray, "D D"],
+    live_channels: Bool[np.ndarray, " D"],
 ) -> float:
-    """||K - K'|| / ||K'||, free of gauge. NaN where K' is zero or a weight is not finite.
+    """||K - K'|| / ||K'|| over live coordinates, free of gauge. NaN where K' is zero or a weight is not finite.
 
     With heads paired and scaled by ``align``, P x Q - P' x Q' = (P - P') x Q + P' x (Q - Q'): the norm of these twice
     as many, small, heads does not cancel. Any pairing gives the same number but for rounding.
     """
-    reference = float(tensor_product_norms(to_P, to_Q).sum())
+
+    def size(p: Float[np.ndarray, "head D D"], q: Float[np.ndarray, "head D D"]) -> float:
+        return float(tensor_product_norms(p * live_channels, q * live_channels)[live_maps].sum())
+
+    reference = size(to_P, to_Q)
     if not 0 < reference < np.inf:
         return float("nan")
     order, factor = align(P, Q, to_P, to_Q)
     P, Q = P[order] * factor[:, None, None], Q[order] / factor[:, None, None]
-    both = tensor_product_norms(np.concatenate([P - to_P, to_P]), np.concatenate([Q, Q - to_Q]))
-    return float(np.sqrt(max(float(both.sum()), 0.0) / reference))
+    difference = size(np.concatenate([P - to_P, to_P]), np.concatenate([Q, Q - to_Q]))
+    return float(np.sqrt(max(difference, 0.0) / reference))
 
 
 def tensor_product_norms(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -186,12 +185,12 @@ def _explored(
     digest = hashlib.sha256(Q.tobytes() + P.tobytes()).hexdigest()
     progress("looking for dead cells")
     live, how = _live(model)
-    scalars = {name: identity_multiples(matrix, spec) for name, matrix in (("Q", Q), ("P", P))}
     progress("gauge-free maps and coefficients")
     coefficients = np.full((layers, len(names)), np.nan)
     shares = np.full((layers, 3), np.nan)
     free = {name: np.full((layers, spec.width, spec.width), np.nan) for name in LAYER_MAPS}
     with np.errstate(all="ignore"):  # weights may be huge or not finite, and what comes of them is then not finite too
+        scalars = {name: identity_multiples(matrix, spec) for name, matrix in (("Q", Q), ("P", P))}
         for layer in range(layers):
             free["copy"][layer] = copy_map(P[layer], Q[layer])
             free["trace"][layer] = trace_map(P[layer], Q[layer])
@@ -202,7 +201,7 @@ def _explored(
         progress("singular values")
         rest = {name: matrix - block_scalar_part(scalars[name], spec) for name, matrix in (("Q", Q), ("P", P))}
         spectra = singular_values({"Q": Q, "P": P, "Q.rest": rest["Q"], "P.rest": rest["P"], **free})
-        to_first, differences, distance, head_distance = _compared(Q, P, free, first, progress)
+        to_first, differences, distance, head_distance = _compared(Q, P, free, live, first, progress)
     return Explored(
         info=checkpoint_info(checkpoint),
         step=step,
@@ -280,17 +279,11 @@ def _reachable(model: LinearTransformer) -> LiveCoordinates:
 # --- against the first checkpoint -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Aligned:
-    gauge: Gauge
-    Q: NDArray[np.float64]
-    P: NDArray[np.float64]
-
-
 def _compared(
     Q: Float[np.ndarray, "layer head D D"],
     P: Float[np.ndarray, "layer head D D"],
     free: Mapping[str, Float[np.ndarray, "layer D D"]],
+    live: LiveCoordinates,
     first: Explored | None,
     progress: Progress,
 ) -> tuple[
@@ -310,7 +303,14 @@ def _compared(
     rows = np.arange(layers)[:, None]
     dQ, dP = Q[rows, gauge.order] / scale - to_Q, P[rows, gauge.order] * scale - to_P
     spectra = singular_values({"Q": dQ, "P": dP, **{name: free[name] - first.maps[name] for name in LAYER_MAPS}})
-    distance = np.array([weight_distance(P[layer], Q[layer], to_P[layer], to_Q[layer]) for layer in range(layers)])
+    # What can move the prediction of either network.
+    maps, channels = live.maps.numpy() | first.live_maps, live.channels.numpy() | first.live_channels
+    distance = np.array(
+        [
+            weight_distance(P[layer], Q[layer], to_P[layer], to_Q[layer], maps[layer], channels[layer])
+            for layer in range(layers)
+        ]
+    )
     norms = [np.square(m).sum((2, 3)) for m in (dQ, dP, to_Q, to_P)]
     # P and Q weigh the same, whatever the scale the first checkpoint has them in.
     parts = [

@@ -70,7 +70,7 @@ class Explored:
     live_how: str
     to_first: Gauge | None  # in the gauge of the first checkpoint; None for the first itself
     difference_spectra: Mapping[str, Float[np.ndarray, "*owner value"]]  # of this one, so aligned, minus the first
-    distance: Float[np.ndarray, " layer"]  # ||K - K_first|| / ||K_first||
+    distance: Float[np.ndarray, " layer"]  # ||K - K_first|| / ||K_first||, live coordinates of either
     head_distance: Float[np.ndarray, "layer head"]  # ||(P, Q) - (P, Q)_first|| / ||(P, Q)_first||, aligned
 
     @property

@@ -90,6 +90,6 @@ const Page = (() => {
     }
   }
 
-  return { start, draw, json, label, onColours };
+  return { start, draw, coloured, json, label, onColours };
 })();
 Page.start();

@@ -20,6 +20,8 @@ __all__ = ["cli", "main"]
 COMMANDS = {
     "analyse": ("interp.cli.analyse", "Say which algorithm a checkpoint runs (the default command)."),
     "check": ("interp.cli.check", "Compare a checkpoint with a golden file; exit code 1 when it moved."),
+    "diff": ("interp.cli.diff", "How far one checkpoint is from another, aligned up to gauge."),
+    "explore": ("interp.cli.explore", "Write an interactive page of the weight matrices."),
     "inspect": ("interp.cli.inspect", "Show what a file holds, from its header only."),
     "probe": ("interp.cli.probe", "What can be read from the activations, layer by layer, with controls."),
     "reproduce": ("interp.cli.reproduce", "A paper's table, its figures beside ours; trains the cells asked for."),

@@ -1,0 +1,90 @@
+"""``interp-probe diff``: two checkpoints, aligned up to gauge."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from interp.cli.explore import open_page
+from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.models.errors import UsageError
+
+__all__ = ["command"]
+
+
+@click.command("diff")
+@click.argument("a")
+@click.argument("b")
+@click.option("--spec", metavar="FILE.toml", help="How to read files of a foreign layout, or a built-in layout's name.")
+@click.option("--out", metavar="OUT.html", help="Also write the page that 'explore A B' writes.")
+@click.option("--open", "opened", is_flag=True, help="Open that page in the browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+def command(a: str, b: str, spec: str | None, out: str | None, opened: bool, as_json: bool) -> None:
+    """How far B is from A, layer by layer, whatever the order, sign and scale of their heads.
+
+    The distance of a layer is |K_B - K_A| / |K_A| with K[a,b,c,e] = sum_h P_h[a,b] Q_h[e,c], over the
+    entries that can reach the prediction: all that a network depends on.
+    """
+    if opened and out is None:
+        raise UsageError("--open has no page to open; add --out OUT.html")
+    for checkpoint in (a, b) if out is not None else ():
+        expect_writable("--out", out or "", checkpoint)
+    with progress_line() as progress:
+        progress("loading")
+        use_one_thread()
+        from interp.exploration import explore
+
+        exploration = explore((a, b), spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
+        if out is not None:
+            progress("writing the page")
+            from interp.reports.explorer import render_explorer
+
+            render_explorer(exploration).write(out)
+    difference = exploration.difference()
+    if as_json:
+        click.echo(json.dumps(difference, allow_nan=False))
+    else:
+        _print(difference)
+        if out is not None:
+            click.echo(f"\nPage: {out}")
+    if opened and out is not None:
+        open_page(out)
+
+
+def _print(difference: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    a, b = (difference[key]["name"] for key in ("a", "b"))
+    console.print(Text(f"A {a}\nB {b}{': the same weights' if difference['same_weights'] else ''}"), soft_wrap=True)
+    for note in difference["notes"]:
+        console.print(Text(f"note: {note}"))
+    table = Table("layer", "|K_B - K_A| / |K_A|", "heads of B for those of A", "coefficients that differ most: A, B")
+    for layer in difference["layers"]:
+        heads = ", ".join(
+            str(head["b"]) + ("" if head["factor"] == 1 else f" (P x {_short(head['factor'])})")
+            for head in layer["heads"][:8]
+        ) + (", …" if len(layer["heads"]) > 8 else "")
+        table.add_row(str(layer["index"]), _short(layer["distance"]), Text(heads), Text(_largest(layer)))
+    console.print(table)
+
+
+def _largest(layer: dict[str, Any]) -> str:
+    """The three coefficients whose values are furthest apart."""
+    known = [
+        (abs(pair["b"] - pair["a"]), name, pair)
+        for name, pair in layer["coefficients"].items()
+        if pair["a"] is not None and pair["b"] is not None and pair["a"] != pair["b"]
+    ]
+    known.sort(key=lambda entry: -entry[0])
+    return "; ".join(f"{name}: {_short(pair['a'])}, {_short(pair['b'])}" for _, name, pair in known[:3])
+
+
+def _short(value: float | None) -> str:
+    return "—" if value is None else f"{value:.4g}"

@@ -1,0 +1,61 @@
+"""``interp-probe explore``: the weight matrices as one interactive page."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from interp.cli.running import expect_writable, progress_line, use_one_thread
+
+__all__ = ["command", "open_page"]
+
+
+@click.command("explore")
+@click.argument("checkpoints", nargs=-1, required=True, metavar="CHECKPOINT [CHECKPOINT_B | MORE STEPS...]")
+@click.option("--spec", metavar="FILE.toml", help="How to read files of a foreign layout, or a built-in layout's name.")
+@click.option("--out", metavar="OUT.html", default="explorer.html", show_default=True, help="The page to write.")
+@click.option("--open", "opened", is_flag=True, help="Open the page in the browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document: coefficients, counts, hashes.")
+def command(checkpoints: tuple[str, ...], spec: str | None, out: str, opened: bool, as_json: bool) -> None:
+    """Write an offline HTML page to look at the weights of a CHECKPOINT (a path or zoo:NAME) cell by cell.
+
+    Two checkpoints are compared (A, B and B - A, aligned up to gauge); three or more are steps of a training. Any
+    checkpoint that loads will do: causal, without a task, or with weights that are not finite.
+    """
+    for checkpoint in checkpoints:
+        expect_writable("--out", out, checkpoint)
+    with progress_line() as progress:
+        progress("loading")
+        use_one_thread()
+        from interp.exploration import explore
+        from interp.reports.explorer import render_explorer
+
+        exploration = explore(checkpoints, spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
+        progress("writing the page")
+        page = render_explorer(exploration)
+        page.write(out)
+    if as_json:
+        written = {"path": out, "bytes": page.size, "precision": page.thinned}
+        click.echo(json.dumps({**exploration.to_dict(), "page": written}, allow_nan=False))
+    else:
+        for note in exploration.notes:
+            click.echo(f"note: {note}")
+        click.echo(f"{out}: {page.size / 1e6:.1f} MB. {page.thinned}")
+    if opened:
+        open_page(out)
+
+
+def open_page(path: str) -> None:
+    """In the user's browser. A machine without one is told where the page is; the work is done all the same."""
+    import webbrowser
+
+    try:
+        shown = webbrowser.open(Path(path).resolve().as_uri())
+    except (webbrowser.Error, OSError):
+        shown = False
+    if not shown:
+        click.echo(f"interp-probe: found no browser to open {path} with", err=True)

@@ -1,0 +1,102 @@
+"""The weight explorer as one HTML file that needs nothing else, kept safe as ``interp.reports.page`` says."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from interp.explored import Exploration
+from interp.models.atomic import write_atomically
+from interp.reports.explorer_data import page_data
+from interp.reports.numbers import percent, plain
+from interp.reports.page import HERE, environment, policy
+
+__all__ = ["ExplorerPage", "render_explorer"]
+
+_SCRIPTS = ("page.js", "heat.js", "explorer_weights.js", "explorer_panels.js", "explorer.js")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorerPage:
+    """A page. A notebook shows it in a frame of its own."""
+
+    text: str
+    thinned: str  # what was done to the numbers, in a sentence
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self._bytes())
+
+    def write(self, path: str | Path) -> None:
+        """Write the page in one step. Raises UsageError when the place cannot be written."""
+        write_atomically(path, self._bytes())
+
+    def _bytes(self) -> bytes:
+        # A file name from a checkpoint may hold bytes that are not UTF-8; they must not stop the page.
+        return self.text.encode("utf-8", "replace")
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe title="Weight explorer" sandbox="allow-scripts allow-downloads" '
+            f'style="width: 100%; height: 900px; border: 0" srcdoc="{html.escape(self.text)}"></iframe>'
+        )
+
+
+def render_explorer(exploration: Exploration) -> ExplorerPage:
+    """The same exploration always gives the same page."""
+    from plotly.offline import get_plotlyjs  # slow to import, and only pages need it
+
+    scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
+    style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "explorer.css"))
+    data = page_data(exploration, overhead=sum(map(len, (*scripts, style))) + 40_000)
+    made = environment()
+    made.filters |= {"percent": percent, "plain": plain}
+    text = made.get_template("explorer.html").render(
+        exploration=exploration,
+        title=_title(exploration),
+        data=data.content,
+        thinned=data.words(),
+        facts=_facts(exploration),
+        style=Markup(style),
+        scripts=[Markup(script) for script in scripts],
+        policy=policy(scripts),
+    )  # fmt: skip
+    return ExplorerPage(text=text, thinned=data.words())
+
+
+def _title(exploration: Exploration) -> str:
+    first, last = exploration.checkpoints[0].info.name, exploration.checkpoints[-1].info.name
+    return plain(
+        first
+        if exploration.kind == "single"
+        else f"{first} and {last}"
+        if exploration.kind == "pair"
+        else f"{first} … {last}"
+    )
+
+
+def _facts(exploration: Exploration) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What is shown, checkpoint by checkpoint."""
+    facts = []
+    for entry in exploration.checkpoints:
+        counts, info = entry.counts(), entry.info
+        rows = [
+            ("sha256 of the file", info.sha256),
+            ("layout", f"{info.layout}, {info.dtype}"),
+            ("network", f"layers: {info.layers}, heads: {info.heads}, numbers: {info.parameters}"),
+            (
+                "attention",
+                f"keys: {info.keys}, scale: {info.scale}; residual stream: {'yes' if info.residual else 'no'}",
+            ),
+            ("prediction", f"{'-' if info.readout_sign < 0 else '+'}{info.readout_channel}"),
+            ("activations", "not clipped" if info.clip is None else f"clipped to ±{info.clip:g} after each layer"),
+            ("not a number", f"{counts['nan']} NaN, {counts['inf']} infinite of {counts['numbers']}"),
+            ("dead cells", f"{counts['dead']}, found by {entry.live_how}"),
+        ]
+        rows += [("note", note) for note in info.notes]
+        facts.append((plain(info.name), [(name, plain(str(value))) for name, value in rows]))
+    return facts
