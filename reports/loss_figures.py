@@ -106,7 +106,7 @@ def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
         "hovertemplate": "%{customdata}<extra></extra>",
     }
     plot = layout(
-        log_axis(title, above, dense=False) if log else axis(title, rangemode="tozero"),
+        log_axis(title, above, dense=False, most=3) if log else axis(title, rangemode="tozero"),
         axis("", autorange="reversed", categoryorder="array", categoryarray=names),
     )
     return Panel(name="losses", title="", data=[trace], layout=plot, height=_ladder_height(names))

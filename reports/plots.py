@@ -263,13 +263,13 @@ def layer_axis(indices: Sequence[int], title: str) -> dict[str, Any]:
     return axis(title, tickvals=list(indices)[::step], range=ends, showgrid=False, zeroline=False)
 
 
-def log_axis(title: str, values: Sequence[float], *, dense: bool) -> dict[str, Any]:
+def log_axis(title: str, values: Sequence[float], *, dense: bool, most: int = 6) -> dict[str, Any]:
     """A logarithmic axis with labels at the powers of ten; also at 2 and 5 times them within one decade, or three if
     ``dense``."""
     known = [value for value in values if value > 0]
     low, high = (math.log10(min(known)), math.log10(max(known))) if known else (0.0, 0.0)
     marks = (1, 2, 5) if high - low < (3 if dense else 1) else (1,)
-    step = max(1, math.ceil((high - low) / 8))
+    step = max(1, math.ceil((high - low) / most))  # no more labels than a narrow screen has room for
     powers = range(math.floor(low) - 1, math.ceil(high) + 2, step)
     ticks = [mark * 10.0**power for power in powers for mark in marks]
     return axis(title, type="log", tickvals=ticks, ticktext=[number(tick, 1) for tick in ticks])

@@ -192,9 +192,13 @@ def _blocks(entries: tuple[Remainder, ...]) -> Panel | None:
         "customdata": hover,
         "hovertemplate": "%{customdata}<extra></extra>",
     }
-    ticks = [f"{e.layer}<br>{_short(e.energy)}<br>{'' if e.rank is None else number(e.rank, 2)}" for e in entries]
+    ticks = [
+        str(e.layer) if wide else f"{e.layer}<br>{_short(e.energy)}<br>{'' if e.rank is None else number(e.rank, 2)}"
+        for e in entries
+    ]
     x = axis(
-        "layer; share left; rank",
+        "layer" if wide else "layer; share left; rank",
+        tickangle=0,
         tickvals=list(range(len(entries))),
         ticktext=ticks,
         showgrid=False,

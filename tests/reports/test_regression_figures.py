@@ -135,7 +135,7 @@ def test_remainder_places_layers_by_weights_and_behaviour() -> None:
     assert weights["y"] == [layer.split.block_scalar for layer in analysis.layers]
     assert omegas["y"] == [1.0, 1.0, 0.8, 0.8]
     assert projected["marker"]["symbol"][2:] == ["triangle-down"] * 2  # R^2 of -2.4
-    assert "-2.4" in projected["customdata"][2]
+    assert "-2.4" in projected["customdata"][2] and projected["y"][2:] == [-0.1, -0.1]
     (heat,) = (p for p in figure.panels if p.name == "remainder-blocks")
     assert heat.data[0]["y"] == ["x ← x · Σ", "x ← x · α", "y ← x · Σ"]
     assert [row[2:] for row in heat.data[0]["z"]] == [[0.9, 0.9], [0.06, 0.06], [0.04, 0.04]]
