@@ -52,7 +52,8 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="equivariant",
-        formula="diag + (τ_x:xx tr Σ + τ_x:yy λ) x;  y ← … + τ_y:xx tr Σ y",
+        formula="x ← x + ω_xx Σ x + ω_xy y α + (τ_x:xx tr Σ + τ_x:yy λ) x;  "
+        "y ← y + ω_yx ⟨α, x⟩ + ω_yy λ y + τ_y:xx tr Σ y",
         contains=("gd", "gd++", "diag"),
         worth=0.005,
     ),

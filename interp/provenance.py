@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+import numpy as np
 import torch
 
 from interp import __version__
@@ -15,7 +16,7 @@ from interp.checkpoints.opening import Checkpoint
 from interp.models.transformer import LinearTransformer
 from interp.results import CheckpointInfo, Weights
 
-__all__ = ["checkpoint_info", "provenance", "recorded_weights"]
+__all__ = ["checkpoint_info", "provenance", "recorded_weights", "seeds_of"]
 
 WEIGHTS_LIMIT = 200_000  # numbers of Q and P beyond which a document leaves the matrices out
 LIBRARIES = ("torch", "numpy", "scipy", "transformer-lens", "safetensors", "plotly")
@@ -57,6 +58,12 @@ def provenance(prompts: int, seed: int, command: str | None) -> Mapping[str, Any
         "threads": torch.get_num_threads(),
         "versions": {name: _version(name) for name in LIBRARIES},
     }
+
+
+def seeds_of(seed: int) -> list[int]:
+    """Seeds for what is drawn, in this order: the prompts that are fitted, those held out, intervals, tuning of the
+    baselines, losses, noise, probes, the certificate. Adding one at the end changes no other."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(8)]
 
 
 def _version(name: str) -> str | None:

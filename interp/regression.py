@@ -6,7 +6,6 @@ Vladymyrov et al., arXiv 2402.14180; the modules that compute the parts name the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,11 +17,11 @@ from interp.adaptation import Passage, effective_steps, label_shrinkage
 from interp.algorithms.baselines import Baseline
 from interp.algorithms.statistics import RegressionStatistics
 from interp.basis import omega_maps
-from interp.estimates import Prompts
 from interp.families import BasisFamily
 from interp.gauge import LiveCoordinates
 from interp.identification import Candidate
-from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps, forward
+from interp.identified import Half
+from interp.models.gram import HeadLayers, LayerMaps, forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression, RegressionPrompts
 from interp.momentum import increments, momentum_fits
@@ -32,23 +31,10 @@ from interp.results import Regression
 from interp.spectral_filter import spectral_filters
 from interp.unrolling import implicit_states
 
-__all__ = ["Half", "describe_regression"]
+__all__ = ["describe_regression"]
 
 OMEGAS = ("xx", "xy", "yx", "yy")
 PROFILE_PROMPTS, EFFECT_PROMPTS = 512, 1024  # at most: at every noise level, and to score what is taken out
-
-
-@dataclass(frozen=True, eq=False)
-class Half:
-    """Half of the prompts, with the network's passage through them."""
-
-    drawn: RegressionPrompts
-    prompts: Prompts
-    trajectory: GramTrajectory
-
-    @property
-    def known(self) -> RegressionStatistics:
-        return RegressionStatistics.from_data(self.drawn.x, self.drawn.y)
 
 
 def describe_regression(
@@ -71,7 +57,7 @@ def describe_regression(
     assert recovered.parametrisation is not None and recovered.fit is not None  # a scored candidate has both
     layers = recovered.parametrisation.build(recovered.fit.theta)
     fitted, held_out = halves
-    known, network_passage = held_out.known, Passage.of(held_out.trajectory, spec)
+    known, network_passage = _known(held_out), Passage.of(held_out.trajectory, spec)
     reference = held_out.prompts.read(held_out.trajectory.queries[-1])
     by_weights, _ = projected(network, live, omega_maps(spec))
     diag = next(c for c in candidates if c.family.name == "diag")
@@ -96,7 +82,7 @@ def describe_regression(
             network_passage, passage(layers), None if without is None else passage(without), by_weights, known, spec
         ),
         momentum=momentum_fits(
-            increments(implicit_states(fitted.trajectory, spec), fitted.known),
+            increments(implicit_states(fitted.trajectory, spec), _known(fitted)),
             increments(network_passage.states, known),
         ),
         filters=spectral_filters(
@@ -104,6 +90,10 @@ def describe_regression(
         ),
         remainder=remainders(network, spec, live, diag, held_out.prompts, reference, seeds[2]),
     )  # fmt: skip
+
+
+def _known(half: Half) -> RegressionStatistics:
+    return RegressionStatistics.from_data(half.drawn.x, half.drawn.y)
 
 
 def _family(candidate: Candidate) -> BasisFamily | None:
