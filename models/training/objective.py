@@ -71,16 +71,18 @@ def adjusted_losses(
 
 
 def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> float:
-    """The mean adjusted loss, weighted and capped as the sample says (inf where the network overflows)."""
-    value = float((sample.weight * _capped(adjusted_losses(family, theta, sample), sample.cap)[0]).mean())
+    """The mean adjusted loss, weighted and tamed as the sample says (inf where the network overflows)."""
+    value = float((sample.weight * _tamed(adjusted_losses(family, theta, sample), sample)[0]).mean())
     return value if value == value else float("inf")
 
 
-def _capped(losses: Tensor, cap: float) -> tuple[Tensor, Tensor]:
-    """cap log(1 + loss / cap), and its slope."""
-    if math.isinf(cap):
+def _tamed(losses: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
+    """cap ((1 + loss / cap)^power - 1) / power, or cap log(1 + loss / cap) for power 0, and its slope."""
+    if math.isinf(sample.cap):
         return losses, torch.ones_like(losses)
-    return cap * (losses / cap).log1p(), 1.0 / (1.0 + losses / cap)
+    base, power = 1.0 + losses / sample.cap, sample.power
+    value = (losses / sample.cap).log1p() if power == 0.0 else (base**power - 1.0) / power
+    return sample.cap * value, base ** (power - 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ def _linearise_chunk(family: Parametrisation, theta: Tensor, chunk: Sample) -> t
     """Sums over a chunk: loss, gradient, Gauss-Newton matrix."""
     layers = family.maps(theta)
     trajectory, residual, losses = _run(layers, chunk)
-    values, slopes = _capped(losses, chunk.cap)
+    values, slopes = _tamed(losses, chunk)
     weight = chunk.weight * slopes
     seed = torch.zeros_like(chunk.query)
     seed[..., -1] = chunk.sign

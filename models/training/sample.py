@@ -33,20 +33,21 @@ class Sample:
     variances: Float[Tensor, " dim"]  # eigenvalues of C
     sign: int  # of the read-out
     closed_form: bool  # the average over x_t is taken in closed form
-    cap: float = math.inf  # losses well above it count by their logarithm
+    cap: float = math.inf  # losses well above it count less: by their logarithm, or by this power
+    power: float = 0.0
 
     @property
     def count(self) -> int:
         return self.gram.shape[0]
 
-    def capped(self, cap: float) -> Sample:
-        return dataclasses.replace(self, cap=cap)
+    def tamed(self, cap: float, power: float) -> Sample:
+        return dataclasses.replace(self, cap=cap, power=power)
 
     def chunks(self) -> list[Sample]:
         columns = (self.gram, self.query, self.oracle, self.weight)
         parts = zip(*(column.split(CHUNK) for column in columns), strict=True)
         return [
-            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form, self.cap)
+            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form, self.cap, self.power)
             for gram, query, oracle, weight in parts
         ]
 

@@ -3,8 +3,9 @@
 Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
 is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network
 of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
-depth the best are polished on ever larger samples, where losses far above the mean count by their logarithm: the rarest
-prompts, on which a polynomial of high degree explodes, would otherwise drag a network out of its valley.
+depth the best are polished on ever larger samples, where losses far above the mean count first by their logarithm and
+then by their root: the rarest prompts, on which a polynomial of high degree explodes, would drag a network out of its
+valley if they counted in full, and would stay explosive if they counted by the logarithm alone.
 """
 
 from __future__ import annotations
@@ -74,13 +75,17 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         kept = best(family, iter(starts))
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
         cap = CAP * max(min(end.loss for end in kept), 1e-30)
-        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage)).capped(cap)
-        names = [f"polish-{recipe.layers}.{stage}.{i}" for i in range(len(kept))]
+        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
+        name = f"polish-{recipe.layers}.{stage}"
         ends = [
-            (name, descend(family, name, Progress(theta=end.theta), sample, iterations))
-            for name, end in zip(names, kept, strict=True)
+            (
+                f"{name}.{i}",
+                descend(family, f"{name}.{i}", Progress(theta=end.theta), sample.tamed(cap, 0.0), iterations),
+            )
+            for i, end in enumerate(kept)
         ]
-        kept = [end for _, end in _distinct(ends, max(1, len(kept) // 2))]
+        tame = _distinct(ends, 1)[0][1]
+        kept = [descend(family, name, Progress(theta=tame.theta), sample.tamed(cap, 0.5), iterations)]
     return kept[0].theta
 
 
