@@ -127,7 +127,7 @@ def fidelity_sentence(analysis: Analysis) -> str:
     sure = "95 % interval in brackets" if lo is not None and hi is not None else "no interval"
     value, count = interval(verdict.fidelity, verdict.fidelity_ci), analysis.evidence.held_out
     prompts = "held-out prompts" if count is None else f"{count} held-out prompts"
-    return f"R² {value} of the network's predictions on {prompts} ({sure})"
+    return f"R² {value} of the network's predictions on {prompts}" + ("" if "rounding" in value else f" ({sure})")
 
 
 def task_sentence(analysis: Analysis) -> str:

@@ -21,6 +21,7 @@ from interp.models.errors import UsageError
 from interp.reports.figures import figures
 from interp.reports.heatmaps import heatmaps
 from interp.reports.html import render_report, write_report
+from interp.reports.numbers import estimate
 from interp.results import Analysis, Weights
 
 
@@ -190,6 +191,15 @@ def test_weights_that_cannot_be_drawn_say_why(weights: Weights, why: str) -> Non
     analysis = dataclasses.replace(synthetic_analyses.analysis(), weights=weights)
     assert heatmaps(analysis).data is None
     assert why in Page(render_report(analysis)).words
+
+
+def test_preconditioned_descent_has_a_formula_and_its_matrices() -> None:
+    analysis = synthetic_analyses.preconditioned()
+    words = Page(render_report(analysis)).words
+    assert "yi ← yi + ⟨α, Ωl xi⟩" in words
+    for entry in analysis.preconditioners:
+        assert estimate(entry.refit[0][0], entry.refit_stderr[0][0]) in words
+    assert "closer to the inverse covariance" in words
 
 
 def test_reasons_stand_where_a_part_is_missing() -> None:
