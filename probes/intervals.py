@@ -26,7 +26,7 @@ from interp.models.errors import UsageError
 from interp.probes.held_out import HeldOut
 from interp.probes.moments import along, shared
 
-__all__ = ["FEWEST_GROUPS", "RESAMPLES", "Estimate", "Scores", "difference", "score"]
+__all__ = ["FEWEST_GROUPS", "RESAMPLES", "Estimate", "Scores", "difference", "ratio", "score"]
 
 RESAMPLES = 2000
 FEWEST_GROUPS = 8  # with fewer held out, resamples take too few values for an interval
@@ -91,6 +91,14 @@ def difference(held_out: HeldOut, control: HeldOut, outputs: slice = slice(None)
         return shared(left, right) - shared(right, left)  # the axis of resamples stays first
 
     return _estimate(gap(once)[0], gap(many), len(common))
+
+
+def ratio(
+    top: Float[Tensor, " prompt"], bottom: Float[Tensor, " prompt"], seed: int = 0
+) -> tuple[float | None, tuple[float | None, float | None]]:
+    """sum top / sum bottom and its interval, every prompt being a group of its own."""
+    drawn = _resamples(len(top), seed)
+    return _estimate(top.sum() / bottom.sum(), (drawn @ top) / (drawn @ bottom), len(top)).at()
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["WithinPrompt", "linearity_r2", "stream", "within_prompt"]
+__all__ = ["WithinPrompt", "linearity_r2", "split", "stream", "within_prompt"]
 
 ROUNDING = 1e-24  # share of the tokens' mean square below which the spread of their labels is rounding
 SINGULAR = 1e-10  # singular values of the tokens below this share of the largest leave a direction of (a, w) free
@@ -79,7 +79,7 @@ def within_prompt(model: LinearTransformer, prompts: RegressionPrompts) -> tuple
     left = left * kept[:, None, :]
     inverse = right.mT * torch.where(kept, 1.0 / torch.where(kept, values, 1.0), 0.0)[:, None, :]
     freedom = 1.0 - left.square().sum(-1)  # 1 - h_i, h the leverage of token i
-    inputs, label = _split(model.spec)
+    inputs, label = split(model.spec)
     out = []
     for layer, tokens in enumerate((first, *rest)):
         labels = tokens[..., label]
@@ -127,7 +127,7 @@ def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[
     expected, rest = stream(model, prompts)
     grams = prompts.grams(model.spec)
     maps = forward(head_layers(model, prompts.context), grams.gram, grams.query).maps
-    _, label = _split(model.spec)
+    _, label = split(model.spec)
     scores: list[float | None] = [1.0]  # before layer 0 the implicit model is the token itself
     for tokens, T in zip(rest, maps, strict=True):
         expected = expected @ T.mT
@@ -140,7 +140,7 @@ def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[
     return tuple(scores)
 
 
-def _split(spec: ModelSpec) -> tuple[list[int], list[int]]:
+def split(spec: ModelSpec) -> tuple[list[int], list[int]]:
     """Positions of the inputs and of the label (the read-out channel) inside a token."""
     channel = spec.channel(spec.readout.channel).indices
     label = list(range(channel.start, channel.stop))

@@ -1,0 +1,240 @@
+"""Does the network use what a probe decodes? Erase it in closed form, and measure the loss again.
+
+Least-squares concept erasure (LEACE): of all affine maps after which no linear probe can predict z from x better than a
+constant, the one that changes x least in mean square,
+
+    r(x) = x - W^+ P W (x - E x),      W = (Sigma_xx^(1/2))^+,   P the projection onto the columns of W Sigma_xz.
+
+Source: Belrose et al., "LEACE: Perfect linear concept erasure in closed form", arXiv 2306.03819, theorem 4.3. Where
+Sigma_xx is singular, directions without variance are left alone, as they hold nothing.
+
+The map is fitted on the tokens of training prompts and put by a hook into held-out prompts, in one token (the query,
+or one position of a causal model) after one layer. There, directions stay whose correlation with z is within what
+chance gives, or a target of many coordinates would take nearly all of a token that holds one of them. The control
+erases a random subspace of the same rank, drawn in the coordinates W x, where all directions have the same variance.
+The loss is that of the prediction at the same token. With keys "context" it is no key for others; with keys "all" the
+layers after also lose it as a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.errors import UsageError
+from interp.models.hooked import HookedLinearTransformer
+from interp.models.tasks import RegressionPrompts
+from interp.models.transformer import LinearTransformer
+from interp.probes.activations import Prompts, Task, hooked_inputs
+from interp.probes.estimator import MomentRidge
+from interp.probes.intervals import ratio
+from interp.probes.interventions import Erasure
+from interp.probes.targets import Target, quantities
+
+__all__ = ["Eraser", "erasures", "leace", "random_eraser"]
+
+SINGULAR = 1e-12  # variances below this share of the largest are rounding
+UNCORRELATED = 1e-8  # canonical correlations below this are rounding
+TAILS = 1.5  # how far above that of normal variables a correlation must be to count
+CONSTANT = 1e-20  # share of the mean square below which a variance is rounding
+UNDEFINED = "skipped, because the target is not defined at this position, or the same for all prompts"
+ABSENT = "skipped, because the token holds nothing linear of the target"
+
+
+@dataclass(frozen=True, eq=False)
+class Eraser:
+    """x -> x - (x - mean) removal^T. ``rank`` directions are taken."""
+
+    mean: Float[Tensor, " feature"]
+    removal: Float[Tensor, "feature feature"]
+    rank: int
+
+    def __call__(self, x: Float[Tensor, "row feature"]) -> Float[Tensor, "row feature"]:
+        return x - (x - self.mean) @ self.removal.mT
+
+
+def leace(x: Float[Tensor, "row feature"], z: Float[Tensor, "row target"], least: float = UNCORRELATED) -> Eraser:
+    """The eraser of z, fitted to these rows. Directions whose canonical correlation with z is below ``least`` stay.
+
+    Whitening z, too, leaves the columns of W Sigma_xz what they are, and makes the singular values correlations.
+    """
+    mean, whiten, colour = _whitening(x)
+    z_mean, z_whiten, _ = _whitening(z)
+    cross = whiten @ (x - mean).mT @ (z - z_mean) @ z_whiten / len(x)
+    directions, correlations, _ = torch.linalg.svd(cross, full_matrices=False)
+    kept = directions[:, correlations > least]
+    return Eraser(mean, colour @ (kept @ kept.mT) @ whiten, kept.shape[1])
+
+
+def sampling_noise(rows: int, features: int, targets: int) -> float:
+    """A canonical correlation above what as many rows show of features and targets that have none. For normal ones the
+    largest is (sqrt(features) + sqrt(targets)) / sqrt(rows) to leading order; heavier tails show more."""
+    return TAILS * (features**0.5 + targets**0.5) / rows**0.5
+
+
+def random_eraser(x: Float[Tensor, "row feature"], rank: int, generator: torch.Generator) -> Eraser:
+    """The same for ``rank`` random directions among those that vary."""
+    mean, whiten, colour = _whitening(x)
+    drawn = whiten @ colour @ torch.randn(len(mean), rank, generator=generator, dtype=x.dtype)
+    basis, _ = torch.linalg.qr(drawn)
+    return Eraser(mean, colour @ (basis @ basis.mT) @ whiten, rank)
+
+
+def _whitening(
+    x: Float[Tensor, "row feature"],
+) -> tuple[Float[Tensor, " feature"], Float[Tensor, "feature feature"], Float[Tensor, "feature feature"]]:
+    """(E x, W, W^+)."""
+    mean = x.mean(0)
+    values, vectors = torch.linalg.eigh((x - mean).mT @ (x - mean) / len(x))
+    kept = values > SINGULAR * values[-1]
+    root = torch.where(kept, values, 0.0).clamp_min(0.0).sqrt()
+    inverse = torch.where(kept, 1.0 / torch.where(kept, root, 1.0), 0.0)
+    return mean, (vectors * inverse) @ vectors.mT, (vectors * root) @ vectors.mT
+
+
+def erasures(
+    model: LinearTransformer,
+    task: Task,
+    targets: Sequence[Target],
+    train: Prompts,
+    test: Prompts,
+    position: int | None,
+    seed: int,
+) -> tuple[Erasure, ...]:
+    """Every target of the token at ``position`` (None: the query), erased after every layer, 0 being the input.
+
+    Raises UsageError for a causal model without a position, and for others with one: only the query is read out there.
+    """
+    causal = model.spec.attention.keys == "causal"
+    if causal == (position is None):
+        raise UsageError(
+            f"position is {position!r} and attention.keys is {model.spec.attention.keys!r}; expected a position for "
+            f"causal keys, and None, the query, for others: that is the token whose prediction is scored"
+        )
+    hooked = HookedLinearTransformer(model)
+    fitted, held_out = (_Side.of(hooked, prompts, position) for prompts in (train, test))
+    generator = torch.Generator().manual_seed(seed)
+    out = []
+    for target in targets:
+        z, z_test = (target.values(quantities(prompts, task), position) for prompts in (train, test))
+        for layer in range(model.layers + 1):
+            if z is None or z_test is None or not bool((_deviation(z) > CONSTANT * z.square().mean()).any()):
+                out.append(_skipped(layer, target, position, test.count, UNDEFINED))
+                continue
+            x = fitted.tokens[layer]
+            eraser = leace(x, z, sampling_noise(x.shape[0], x.shape[1], z.shape[1]))
+            if not eraser.rank:
+                out.append(_skipped(layer, target, position, test.count, ABSENT))
+                continue
+            control = random_eraser(x, eraser.rank, generator)
+            out.append(_erased(hooked, target, layer, (x, z), held_out, z_test, eraser, control, position, seed))
+    return tuple(out)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Prompts, their tokens at the position by layer, and the squared error of their predictions."""
+
+    inputs: tuple[Tensor, ...]
+    at: int
+    read: int
+    answer: Float[Tensor, "prompt output"]
+    tokens: list[Float[Tensor, "prompt D"]]
+    error: Float[Tensor, " prompt"]
+
+    @classmethod
+    def of(cls, hooked: HookedLinearTransformer, prompts: Prompts, position: int | None) -> _Side:
+        inputs = hooked_inputs(prompts, hooked.spec)
+        if position is not None and hooked.spec.attention.scale not in ("1/n", "1/(n+1)"):
+            inputs = tuple(tokens[:, : position + 1] for tokens in inputs)  # later tokens change nothing
+        at = prompts.context if position is None else position
+        found, cache = hooked.run_with_cache(*inputs, names_filter=_names(hooked))
+        read = 0 if position is None else position  # of the predictions
+        # A causal model of regression prompts predicts at every token, but only the query's answer is asked for.
+        answer = prompts.target[:, 0 if isinstance(prompts, RegressionPrompts) else read]
+        tokens = [cache[name][:, at] for name in _names(hooked)]
+        return cls(inputs, at, read, answer, tokens, (found[:, read] - answer).square().sum(-1))
+
+    def rerun(
+        self, hooked: HookedLinearTransformer, layer: int, eraser: Eraser
+    ) -> tuple[Float[Tensor, " prompt"], int]:
+        """The squared errors with the token erased after ``layer`` layers, and in how many prompts that changed it.
+        Raises RuntimeError when the hook did not run exactly once."""
+        calls: list[int] = []
+
+        def edit(tokens: Tensor, *, hook: object) -> Tensor:
+            erased = eraser(tokens[:, self.at])
+            calls.append(int((erased != tokens[:, self.at]).any(-1).sum()))
+            tokens[:, self.at] = erased
+            return tokens
+
+        name = _names(hooked)[layer]
+        found = hooked.run_with_hooks(*self.inputs, fwd_hooks=[(name, edit)])
+        if len(calls) != 1:
+            raise RuntimeError(f"the hook on {name} ran {len(calls)} times in one forward pass")
+        return (found[:, self.read] - self.answer).square().sum(-1), calls[0]
+
+
+def _names(hooked: HookedLinearTransformer) -> list[str]:
+    posts = [f"blocks.{layer}.hook_resid_post" for layer in range(len(hooked.blocks))]
+    return ["blocks.0.hook_resid_pre", *posts]
+
+
+def _erased(
+    hooked: HookedLinearTransformer,
+    target: Target,
+    layer: int,
+    train: tuple[Float[Tensor, "row D"], Float[Tensor, "row size"]],
+    test: _Side,
+    z_test: Float[Tensor, "prompt size"],
+    eraser: Eraser,
+    control: Eraser,
+    position: int | None,
+    seed: int,
+) -> Erasure:
+    x, z = train
+    after, fired = test.rerun(hooked, layer, eraser)
+    penalty = SINGULAR * float((x - x.mean(0)).square().sum())
+    stray, _ = test.rerun(hooked, layer, control)
+    null = test.answer.square().sum(-1)
+    effect, effect_ci = ratio(after - test.error, null, seed)
+    random, random_ci = ratio(stray - test.error, null, seed)
+    return Erasure(
+        layer=layer,
+        target=target.name,
+        position=position,
+        rank=eraser.rank,
+        r2=_probe(x, z, test.tokens[layer], z_test, penalty),
+        r2_erased=_probe(eraser(x), z, eraser(test.tokens[layer]), z_test, penalty),
+        loss=float(test.error.mean()),
+        null=float(null.mean()),
+        effect=effect,
+        effect_ci=effect_ci,
+        random=random,
+        random_ci=random_ci,
+        fired=fired,
+        prompts=len(null),
+    )
+
+
+def _probe(x: Tensor, z: Tensor, x_test: Tensor, z_test: Tensor, penalty: float) -> float | None:
+    """Held-out R^2 of least squares with intercept, and a penalty that keeps it from reading rounding errors."""
+    found = torch.from_numpy(MomentRidge(alpha=penalty).fit(x.numpy(), z.numpy()).predict(x_test.numpy()))
+    spread = float((z_test - z_test.mean(0)).square().sum())
+    return 1.0 - float((z_test - found).square().sum()) / spread if spread > 0 else None
+
+
+def _deviation(z: Float[Tensor, "prompt size"]) -> Float[Tensor, " size"]:
+    return (z - z.mean(0)).square().mean(0)
+
+
+def _skipped(layer: int, target: Target, position: int | None, prompts: int, reason: str) -> Erasure:
+    nothing = (None, None)
+    return Erasure(
+        layer=layer, target=target.name, position=position, rank=0, r2=None, r2_erased=None, loss=None, null=None,
+        effect=None, effect_ci=nothing, random=None, random_ci=nothing, fired=0, prompts=prompts, reason=reason,
+    )  # fmt: skip

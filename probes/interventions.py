@@ -1,0 +1,63 @@
+"""What the causal checks report: one row per intervention. Values are None with a ``reason``; intervals are 95 %
+bootstrap intervals over prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Erasure", "Interval", "Transplant"]
+
+Interval = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transplant:
+    """The implicit model of another prompt, put in place after ``layer`` layers (1 to L).
+
+    ``kind``: "weights" (w alone) or "state" (all that the layers made of the other prompt). With p, p' the predictions
+    before and after, and p* the expected one, ``effect`` is sum (p' - p)(p* - p) / sum (p* - p)^2 and ``error`` is
+    sum (p' - p*)^2 / sum (p* - p)^2: 1 and 0 when predictions follow. ``own``: sum (p' - p)^2 / sum (p* - p)^2 when a
+    prompt gets what it had (0). ``random`` and ``random_error``: of random weights as far away, None for "state". Their
+    effect is 0 after the last layer; before it, later layers also react to labels that are off at all, but only the
+    right weights have error 0. ``fired``: in how many of the ``prompts`` the hook changed the tokens.
+    """
+
+    layer: int
+    kind: str
+    effect: float | None
+    effect_ci: Interval
+    error: float | None
+    own: float | None
+    random: float | None
+    random_ci: Interval
+    random_error: float | None
+    fired: int
+    prompts: int
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erasure:
+    """A decoded target erased from one token after ``layer`` layers, in closed form (LEACE), on held-out prompts.
+
+    ``rank``: how many directions it takes. ``r2`` and ``r2_erased``: held-out R^2 of a linear probe before, and of one
+    fitted anew after. ``loss``: mean squared error of the prediction before; ``effect``: what it gains by the erasure,
+    in units of ``null``, the mean square of what is to be predicted. ``random``: the same for a random subspace of the
+    same rank. ``fired``: in how many of the ``prompts`` the hook changed the token.
+    """
+
+    layer: int
+    target: str
+    position: int | None  # of the token; None: the query
+    rank: int
+    r2: float | None
+    r2_erased: float | None
+    loss: float | None
+    null: float | None
+    effect: float | None
+    effect_ci: Interval
+    random: float | None
+    random_ci: Interval
+    fired: int
+    prompts: int
+    reason: str | None = None
