@@ -12,6 +12,7 @@ from typing import Any
 
 from interp.models.errors import LayoutError
 from interp.plain_data import from_plain, to_plain
+from interp.probes.interventions import Erasure, Transplant
 
 __all__ = [
     "SCHEMA",
@@ -265,6 +266,9 @@ class Certificate:
     network: list[Any]
     algorithm: list[Any]
 
+    def to_dict(self) -> dict[str, Any]:
+        return to_plain(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSeries:
@@ -469,6 +473,8 @@ class ProbeReport:
     probes: tuple[ProbeScore, ...]
     targets: tuple[ProbeTarget, ...]
     provenance: Mapping[str, Any]
+    transplants: tuple[Transplant, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
     notes: tuple[str, ...] = ()
     schema: str = SCHEMA
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "analyse": ("interp.cli.analyse", "Say which algorithm a checkpoint runs (the default command)."),
     "check": ("interp.cli.check", "Compare a checkpoint with a golden file; exit code 1 when it moved."),
     "diff": ("interp.cli.diff", "How far one checkpoint is from another, aligned up to gauge."),
+    "emit": ("interp.cli.emit", "Write the recovered algorithm as code: numpy, torch or LaTeX."),
     "explore": ("interp.cli.explore", "Write an interactive page of the weight matrices."),
     "inspect": ("interp.cli.inspect", "Show what a file holds, from its header only."),
     "probe": ("interp.cli.probe", "What can be read from the activations, layer by layer, with controls."),

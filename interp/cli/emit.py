@@ -1,0 +1,67 @@
+"""``interp-probe emit``: the recovered algorithm as code, with its certificate."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+
+import click
+
+from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
+from interp.models.errors import CheckFailed
+
+__all__ = ["command"]
+
+
+@click.command("emit")
+@click.argument("checkpoint")
+@click.option("--to", "form", type=click.Choice(["numpy", "torch", "latex"]), required=True, help="What to write.")
+@click.option("--out", metavar="FILE", help="Where to write it [default: to standard output].")
+@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
+@click.option(
+    "--prompts", type=int, default=4096, show_default=True, help="To identify on, and of every kind in the certificate."
+)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
+def command(
+    checkpoint: str, form: str, out: str | None, spec: str | None, as_json: bool, prompts: int, seed: int
+) -> None:
+    """Write the algorithm that CHECKPOINT runs as a function of (X, y, x_query) that needs nothing of this package.
+
+    It carries a certificate: how far it is from the network on fresh prompts of the task and outside of it. Running an
+    emitted Python file checks it. Exit code 1 when no family is recognized, so that there is nothing to write.
+    """
+    if out is not None:
+        expect_writable("--out", out, checkpoint)
+    with progress_line() as progress:
+        progress("loading")
+        use_one_thread()
+        from interp.certificate import certify
+        from interp.checkpoints.opening import open_checkpoint
+        from interp.identified import identify, open_subject
+        from interp.models.atomic import write_atomically
+        from interp.provenance import seeds_of
+        from interp.reports.emission import emitted
+
+        opened = open_checkpoint(checkpoint, spec)
+        subject, seeds = open_subject(opened, prompts), seeds_of(seed)
+        found = identify(subject, prompts, seeds[:3], progress)
+        if isinstance(found, str) or found.chosen is None:
+            raise CheckFailed(
+                f"{opened.name}: no algorithm to emit, the verdict is unrecognized; "
+                f"see interp-probe {shlex.quote(checkpoint)}"
+            )
+        progress("comparing the algorithm with the network")
+        line = shlex.join(["interp-probe", *sys.argv[1:]])
+        certificate = certify(opened, subject, found.chosen, prompts, seed, line, seeds[7])
+        text = emitted(certificate, form)
+        if out is not None:
+            write_atomically(out, text)
+    if as_json:
+        fields = {"schema": "interp-probe-emit/1", "to": form, "certificate": certificate.to_dict(), "text": text}
+        click.echo(json.dumps(fields, allow_nan=False))
+    elif out is None:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"{out}: {certificate.recovered.family} of {opened.name}, for {form}")
