@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import LinearDynamics, NoisyRegression, any_task_from_dict
@@ -86,7 +87,9 @@ def probe_checkpoint(
             ProbeTarget(name=t.name, formula=t.formula, source=t.source, expectation=t.expectation) for t in chosen
         ),
         provenance=provenance(prompts, seed, command),
-        notes=notes,
+        transplants=transplants,
+        erasures=erasures,
+        notes=(*notes, *skipped),
     )
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "CheckpointInfo",
     "Coefficient",
     "Disagreement",
+    "Erasure",
     "Evidence",
     "Family",
     "FilterBin",
@@ -45,6 +46,7 @@ __all__ = [
     "Remainder",
     "SpectralFilter",
     "Split",
+    "Transplant",
     "Verdict",
     "Weights",
 ]

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import RegressionPrompts
+from interp.models.tasks import LinearDynamics, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Prompts, Task, hooked_inputs
 from interp.probes.estimator import MomentRidge
@@ -105,19 +105,20 @@ def erasures(
     position: int | None,
     seed: int,
 ) -> tuple[Erasure, ...]:
-    """Every target of the token at ``position`` (None: the query), erased after every layer, 0 being the input.
+    """Every target of the token at ``position``, erased after every layer, 0 being the input.
 
-    Raises UsageError for a causal model without a position, and for others with one: only the query is read out there.
+    In regression the position is None, the query, and a position of the sequence in dynamics: the token whose
+    prediction is scored. Raises UsageError otherwise.
     """
-    causal = model.spec.attention.keys == "causal"
-    if causal == (position is None):
+    if isinstance(task, LinearDynamics) == (position is None):
         raise UsageError(
-            f"position is {position!r} and attention.keys is {model.spec.attention.keys!r}; expected a position for "
-            f"causal keys, and None, the query, for others: that is the token whose prediction is scored"
+            f"position is {position!r} and the task {task.name}; expected a position for linear_dynamics, and None, "
+            f"the query, for others: that is the token whose prediction is scored"
         )
     hooked = HookedLinearTransformer(model)
     fitted, held_out = (_Side.of(hooked, prompts, position) for prompts in (train, test))
     generator = torch.Generator().manual_seed(seed)
+    random: dict[tuple[int, int], Float[Tensor, " prompt"]] = {}  # errors by layer and rank
     out = []
     for target in targets:
         z, z_test = (target.values(quantities(prompts, task), position) for prompts in (train, test))
@@ -130,8 +131,10 @@ def erasures(
             if not eraser.rank:
                 out.append(_skipped(layer, target, position, test.count, ABSENT))
                 continue
-            control = random_eraser(x, eraser.rank, generator)
-            out.append(_erased(hooked, target, layer, (x, z), held_out, z_test, eraser, control, position, seed))
+            place = (layer, eraser.rank)
+            if place not in random:
+                random[place] = held_out.rerun(hooked, layer, random_eraser(x, eraser.rank, generator))[0]
+            out.append(_erased(hooked, target, layer, (x, z), held_out, z_test, eraser, random[place], position, seed))
     return tuple(out)
 
 
@@ -149,13 +152,13 @@ class _Side:
     @classmethod
     def of(cls, hooked: HookedLinearTransformer, prompts: Prompts, position: int | None) -> _Side:
         inputs = hooked_inputs(prompts, hooked.spec)
-        if position is not None and hooked.spec.attention.scale not in ("1/n", "1/(n+1)"):
-            inputs = tuple(tokens[:, : position + 1] for tokens in inputs)  # later tokens change nothing
         at = prompts.context if position is None else position
+        causal = hooked.spec.attention.keys == "causal"
+        if causal and hooked.spec.attention.scale not in ("1/n", "1/(n+1)"):
+            inputs = tuple(tokens[:, : at + 1] for tokens in inputs)  # later tokens change nothing
         found, cache = hooked.run_with_cache(*inputs, names_filter=_names(hooked))
-        read = 0 if position is None else position  # of the predictions
-        # A causal model of regression prompts predicts at every token, but only the query's answer is asked for.
-        answer = prompts.target[:, 0 if isinstance(prompts, RegressionPrompts) else read]
+        read = at if causal else 0  # of the predictions: a causal model makes one at every token
+        answer = prompts.target[:, 0 if isinstance(prompts, RegressionPrompts) else at]
         tokens = [cache[name][:, at] for name in _names(hooked)]
         return cls(inputs, at, read, answer, tokens, (found[:, read] - answer).square().sum(-1))
 
@@ -192,14 +195,13 @@ def _erased(
     test: _Side,
     z_test: Float[Tensor, "prompt size"],
     eraser: Eraser,
-    control: Eraser,
+    stray: Float[Tensor, " prompt"],
     position: int | None,
     seed: int,
 ) -> Erasure:
     x, z = train
     after, fired = test.rerun(hooked, layer, eraser)
     penalty = SINGULAR * float((x - x.mean(0)).square().sum())
-    stray, _ = test.rerun(hooked, layer, control)
     null = test.answer.square().sum(-1)
     effect, effect_ci = ratio(after - test.error, null, seed)
     random, random_ci = ratio(stray - test.error, null, seed)

@@ -27,6 +27,10 @@ _NOTES = (
     "above untrained: R² minus that of the same probe on untrained models of the same shape; the interval also covers "
     "how much untrained models differ, so that it holds 0 for one of them",
     "inputs and shuffled: R² of the same probe at layer 0, and on the targets of other prompts",
+    "transplant: effect 1 and error 0 when predictions follow; own: the prompt's own weights, which change nothing; "
+    "random: other weights as far away, whose error stays",
+    "erased: R² of a probe before and after, and the rise of the loss in units of the mean square of the answer; "
+    "random: as many random directions",
 )
 
 
@@ -49,14 +53,68 @@ def render_probes(report: ProbeReport) -> RenderableType:
     for protocol in dict.fromkeys(s.protocol for s in report.probes if s.protocol != "sound"):
         published = [score for score in report.probes if score.protocol == protocol]
         parts += section(f"Mean squared error as published ({protocol})", "", _map(published, "mse"))
+    if any(row.reason is None for row in report.transplants):
+        parts += section("Implicit weights of another prompt put in place (transplant)", "", _transplants(report))
+    if any(row.reason is None for row in report.erasures):
+        position = report.erasures[0].position
+        place = "the query" if position is None else f"position {position}"
+        parts += section(f"Targets erased from one token ({place})", "", _erasures(report))
     unscored = dict.fromkeys(f"{s.target}: {s.reason}" for s in report.probes if s.reason is not None)
+    skipped = _skipped(report)
     expected = [f"{t.name} = {t.formula}: expected {t.expectation}" for t in report.targets]
     parts += section("Targets", "", items(expected))
-    parts += section("Notes", "", items([*_NOTES, *report.notes, *unscored]))
+    parts += section("Notes", "", items([*_NOTES, *report.notes, *unscored, *skipped]))
     known = report.provenance
     facts = [f"{name} {known[name]}" for name in ("prompts", "seed") if known.get(name) is not None]
     facts += [str(known[name]) for name in ("tool", "time", "command") if known.get(name) is not None]
     return Group(*parts, Text(), line(" · ".join(facts), "dim"))
+
+
+def _transplants(report: ProbeReport) -> RenderableType:
+    """What was put in place, and how far predictions followed: effect 1 and error 0 when they do."""
+    headers = ("layer", "what", "effect [95 %]", "error", "own", "random [95 %]", "its error", "fired")
+    table = Columns(*((header, "left") for header in headers))
+    for row in report.transplants:
+        if row.reason is not None:
+            continue
+        table.add(
+            str(row.layer), row.kind, interval(row.effect, row.effect_ci), _size(row.error), _size(row.own),
+            interval(row.random, row.random_ci), _size(row.random_error), f"{row.fired}/{row.prompts}",
+        )  # fmt: skip
+    return table
+
+
+def _erasures(report: ProbeReport) -> RenderableType:
+    headers = ("layer", "directions", "R²", "after", "loss gained [95 %]", "random [95 %]", "fired")
+    table = Columns(*((header, "left") for header in headers))
+    before = None
+    for row in report.erasures:
+        if row.reason is not None:
+            continue
+        if row.target != before:
+            table.add("", row.target, "", "", "", "", "")
+        before = row.target
+        table.add(
+            str(row.layer), str(row.rank), _share(row.r2), _share(row.r2_erased), interval(row.effect, row.effect_ci),
+            interval(row.random, row.random_ci), f"{row.fired}/{row.prompts}",
+        )  # fmt: skip
+    return table
+
+
+def _skipped(report: ProbeReport) -> list[str]:
+    """The interventions that were not made, those of the same reason together."""
+    layers: dict[tuple[str, str], list[str]] = {}
+    for row in report.transplants:
+        if row.reason is not None:
+            layers.setdefault((f"transplant of {row.kind}", row.reason), []).append(str(row.layer))
+    for row in report.erasures:
+        if row.reason is not None:
+            layers.setdefault((f"erasure of {row.target}", row.reason), []).append(str(row.layer))
+    return [f"{what} after layer {', '.join(found)}: {reason}" for (what, reason), found in layers.items()]
+
+
+def _size(value: float | None) -> str:
+    return f"{value:.1g}" if is_finite(value) else DASH
 
 
 def _title(kind: str, position: int | None) -> str:
