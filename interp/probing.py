@@ -79,6 +79,17 @@ def probe_checkpoint(
         )
     chosen = find_targets(task.name, targets) if targets else default_targets(task.name)
     scores, notes = probe_model(model, task, chosen, KINDS, layers, positions, prompts, seed, progress)
+    progress("intervening")
+    shown, _ = _layers(model, layers)
+    transplants, erasures, skipped = causal_checks(
+        model,
+        task,
+        chosen,
+        shown,
+        _positions(task, positions),
+        prompts,
+        int(np.random.SeedSequence((seed, 1)).generate_state(1)[0]),
+    )
     return ProbeReport(
         checkpoint=checkpoint_info(checkpoint),
         task=task.to_dict(),
