@@ -135,7 +135,7 @@
     byId("meaning").textContent = meaning();
   }
 
-  const percent = (share) => (share === null ? "an unknown share" : share > 10 ? `${Number(share.toPrecision(3))} times` : `${Number((100 * share).toPrecision(3))} %`);
+  const percent = (share) => `${Number((100 * share).toPrecision(3))} %`;
 
   function meaning() {
     const entry = checkpoints[state.view === "a" ? 0 : state.index], parts = [];
@@ -147,7 +147,8 @@
     }
     if (kind !== "single" && (state.view === "diff" || state.view === "aligned")) {
       const far = entry.distance[state.layer];
-      parts.push(`Layer ${state.layer}, all heads, free of gauge, live entries: ‖K${kind === "pair" ? "_B − K_A" : " − K_first"}‖ = ${percent(far)}${far > 10 ? "" : " of"} ‖K${kind === "pair" ? "_A" : "_first"}‖.`);
+      const [of, to] = kind === "pair" ? ["K_B − K_A", "K_A"] : ["K − K_first", "K_first"];
+      parts.push(`Layer ${state.layer}, all heads, free of gauge, live entries: ${far === null ? `${to} is zero or not finite, so there is no relative distance` : `‖${of}‖ / ‖${to}‖ = ${Heat.short(far)}`}.`);
     }
     return parts.join(" ");
   }

@@ -147,9 +147,7 @@ def _spectra(spectra: Mapping[str, Float[np.ndarray, "*owner value"]]) -> dict[s
 
 
 def _nulls(values: NDArray[Any]) -> Any:
-    if values.ndim:
-        return [_nulls(value) for value in values]
-    return float(values) if np.isfinite(values) else None
+    return np.where(np.isfinite(values), values, None).tolist()
 
 
 def _text_size(value: Any) -> int:

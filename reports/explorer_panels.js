@@ -36,10 +36,7 @@ const Panels = (() => {
     const colour = "var(--series-1)";
     const finite = Array.from(cells, (v) => (Number.isFinite(v) ? v : null));
     const bars = width <= 64;
-    const ends = [...starts.slice(1), width];
-    const space = byId(`plot-${name}`).clientWidth || 300;
-    const every = Math.max(1, Math.ceil(64 * tokens.length / space));
-    const kept = tokens.map((_, i) => i).filter((i) => i % every === 0);
+    const named = Heat.ticks(tokens, starts, width, (byId(`plot-${name}`).clientWidth || 300) - 70);
     panel(name, {
       title, words: "", label: `${width} numbers by ${otherAxis}.`,
       data: [{
@@ -48,7 +45,7 @@ const Panels = (() => {
         x: names.map((_, i) => i), y: finite, customdata: Array.from(cells, (v, i) => `${Page.label(names[i])}: ${said(v)}`), hovertemplate: "%{customdata}<extra></extra>",
       }, ...(bars ? [] : [{ type: "scatter", mode: "markers", marker: { color: "var(--series-2)", size: 9 }, x: [at], y: [finite[at]], hoverinfo: "skip" }])],
       figure: layout(
-        axis(otherAxis, { tickvals: kept.map((i) => (starts[i] + ends[i] - 1) / 2), ticktext: kept.map((i) => Page.label(tokens[i][0].slice(0, 8))), tickangle: 0, showgrid: false, zeroline: false, range: [-0.6, width - 0.4] }),
+        axis(otherAxis, { tickvals: named.tickvals, ticktext: named.ticktext, tickangle: named.crowded ? -90 : 0, showgrid: false, zeroline: false, range: [-0.6, width - 0.4] }),
         axis("", { nticks: 5 }),
         { shapes: starts.slice(1).map((s) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: s - 0.5, x1: s - 0.5, line: { color: "var(--axis)", width: 1 } })) },
       ),
@@ -83,7 +80,7 @@ const Panels = (() => {
         type: "scatter", mode: "lines+markers", name: Page.label(cut(l.name)), x: l.x, y: l.y, line: { color: l.colour, width: 2, dash: l.dash }, marker: { color: l.colour, size: 7, symbol: l.symbol },
         customdata: l.text, hovertemplate: "%{customdata}<extra></extra>", connectgaps: false,
       })) : null,
-      figure: layout(axis(x, every.length <= 12 ? { tickvals: every, showgrid: false, zeroline: false } : { nticks: 6, showgrid: false, zeroline: false }), axis("", { nticks: 5 }), {
+      figure: layout(axis(x, x === "layer" && every.length <= 12 ? { tickvals: every, showgrid: false, zeroline: false } : { nticks: 5, tickangle: 0, showgrid: false, zeroline: false }), axis("", { nticks: 5 }), {
         showlegend: known.length > 1, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12 } },
         shapes: [{ type: "line", yref: "paper", y0: 0, y1: 1, x0: mark, x1: mark, line: { color: "var(--axis)", width: 1.5, dash: "dot" } }],
       }),

@@ -141,5 +141,5 @@ const Heat = (() => {
 
   const matrixTable = (caption, names, values) => table(caption, ["", ...names], rows(values, names.length).map((row, r) => [names[r], ...row.map(String)]));
 
-  return { NAN, PLUS, MINUS, DEAD, ABOVE, BELOW, SIGNS, bytes, floats, coordinates, largest, short, marks, figure, table, matrixTable };
+  return { NAN, PLUS, MINUS, DEAD, ABOVE, BELOW, SIGNS, bytes, floats, coordinates, largest, short, marks, ticks, figure, table, matrixTable };
 })();
