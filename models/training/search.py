@@ -4,8 +4,8 @@ Depth by depth, every network kept so far gets an idle layer at every place (sam
 is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network
 of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
 depth the best are polished on ever larger samples, where losses far above the mean count first by their logarithm and
-then by their root: the rarest prompts, on which a polynomial of high degree explodes, would drag a network out of its
-valley if they counted in full, and would stay explosive if they counted by the logarithm alone.
+then by their root, at the end by their power 3/4: the rarest prompts, on which a polynomial of high degree explodes,
+would drag a network out of its valley if they counted in full, and stay explosive if they counted by the logarithm.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             scouts = best(scout, _grown(scout, scouts, depth, optimiser.seed, optimiser.attempts, "scout"))
             starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
         kept = best(family, iter(starts))
+    last = len(optimiser.prompts) - 1
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
         cap = CAP * max(min(end.loss for end in kept), 1e-30)
         sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
@@ -84,8 +85,10 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             )
             for i, end in enumerate(kept)
         ]
-        tame = _distinct(ends, 1)[0][1]
-        kept = [descend(family, name, Progress(theta=tame.theta), sample.tamed(cap, 0.5), iterations)]
+        end = _distinct(ends, 1)[0][1]
+        for power, part in ((0.5, name), (0.75, f"{name}.tails"))[: 2 if stage == last else 1]:
+            end = descend(family, part, Progress(theta=end.theta), sample.tamed(cap, power), iterations)
+        kept = [end]
     return kept[0].theta
 
 
