@@ -235,7 +235,8 @@ class Disagreement:
     """The recovered algorithm against the network on fresh prompts of one kind.
 
     ``median`` to ``largest`` are quantiles of |algorithm - network|, in units of ``rms``, the root mean square of the
-    network's predictions on the same prompts. ``skipped`` says why there are no figures.
+    network's predictions on the same prompts. Outside the task R^2 and ``rms`` may hang on a few prompts on which both
+    explode; a quantile times ``rms`` does not. ``skipped`` says why there are no figures.
     """
 
     name: str  # "task", "noise x2", "context x1/2", "context x2", "inputs x1/2", "inputs x2"

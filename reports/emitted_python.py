@@ -32,7 +32,7 @@ class Library:
     tokens: str  # x and y of all tokens, the query last
     zeros: str
     matrix: str  # the matrix of a layer, transposed
-    decode: str  # the prompts from the text EXAMPLES
+    decode: str  # the bytes as double-precision numbers
     note: str
 
 
@@ -44,7 +44,7 @@ LIBRARIES = {
         tokens="x = np.vstack([X, x_query]).astype(float)\ny = np.append(y, 0.0).astype(float)",
         zeros="np.zeros_like",
         matrix="np.transpose(w)",
-        decode='np.frombuffer(base64.b85decode("".join(EXAMPLES.split())), "<f4").astype(float)',
+        decode='np.frombuffer(data, "<f4").astype(float)',
         note="Computed in double precision.",
     ),
     "torch": Library(
@@ -54,7 +54,7 @@ LIBRARIES = {
         tokens="x = torch.cat([X, x_query[None]])\ny = torch.cat([y, torch.zeros_like(y[:1])])",
         zeros="torch.zeros_like",
         matrix="torch.tensor(w, dtype=x.dtype).T",
-        decode='torch.frombuffer(bytearray(base64.b85decode("".join(EXAMPLES.split()))), dtype=torch.float32).double()',
+        decode="torch.frombuffer(bytearray(data), dtype=torch.float32).double()",
         note="Give float64 tensors. torch.func.vmap runs it on many prompts at once.",
     ),
 }
@@ -203,7 +203,7 @@ def _function(recovered: Recovered, library: Library) -> str:
             updates = {channel: parts or [f"{library.zeros}({channel})"] for channel, parts in updates.items()}
     changed = {channel: parts for channel, parts in updates.items() if parts}
     own = {channel: [channel] if recovered.residual else [] for channel in changed}
-    sides = {channel: " + ".join([*own[channel], *parts]) for channel, parts in changed.items()}
+    sides = {channel: _sum([*own[channel], *parts]) for channel, parts in changed.items()}
     if len(sides) == 1:
         body += [f"    {channel} = {side}" for channel, side in sides.items()]
     else:  # at once: both read the tokens as they enter the layer
@@ -220,12 +220,17 @@ def _function(recovered: Recovered, library: Library) -> str:
     return "\n".join([*head, *(f"    {line}" for line in body), "", ""])
 
 
+def _sum(parts: list[str]) -> str:
+    """On one line, or with a line for every term when that is too long (inside brackets: only long families are)."""
+    return " + ".join(parts) if len(parts) < 4 else "\n            + ".join(parts)
+
+
 def _check(certificate: Certificate, library: Library) -> str:
     examples = certificate.examples
     flat = [float(value) for prompt in examples for token in prompt for value in token]
     text = base64.b85encode(struct.pack(f"<{len(flat)}f", *flat)).decode()
     shape = f"({len(examples)}, {len(examples[0])}, {len(examples[0][0])})"
-    size = max(abs(value) for value in certificate.algorithm)
+    size = max(abs(float(value)) for value in certificate.algorithm)
     lines = [
         "# Prompts of the task as rows (x, y), the query last, and what the network predicts for them.",
         'EXAMPLES = """',
@@ -243,6 +248,7 @@ def _check(certificate: Certificate, library: Library) -> str:
         "",
         "def check():",
         '    """Print the predictions of this file and of the network; say whether its own are what they were."""',
+        '    data = base64.b85decode("".join(EXAMPLES.split()))',
         f"    prompts = {library.decode}.reshape{shape}",
         "    good = True",
         "    for prompt, network, expected in zip(prompts, NETWORK, EXPECTED):",

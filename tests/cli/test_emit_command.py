@@ -1,0 +1,120 @@
+"""``interp-probe emit``: files that reproduce the network where nothing but numpy is installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from interp.checkpoints.opening import open_checkpoint
+from interp.checkpoints.zoo import zoo_names
+from interp.models.gram import forward, head_layers
+from interp.models.tasks import task_from_dict
+
+Run = Callable[..., Any]
+UNRECOGNIZED = ("memorised-10-tasks",)
+PROMPTS = "1024"
+
+
+@pytest.fixture(scope="session")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with numpy, and without anything else that is installed here."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False, symlinks=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    here = Path(np.__file__).parent
+    for place in (here, here.with_name("numpy.libs")):
+        if place.exists():
+            (packages / place.name).symlink_to(place)
+    python = str(folder / "bin" / "python")
+    code = "import numpy, importlib.util as u; print([n for n in ('torch', 'interp', 'scipy') if u.find_spec(n)])"
+    done = subprocess.run([python, "-I", "-c", code], capture_output=True, encoding="utf-8")
+    assert done.stdout.strip() == "[]", done
+    return python
+
+
+def predictions(python: str, path: Path, X: np.ndarray, y: np.ndarray, x_query: np.ndarray) -> np.ndarray:
+    """What the emitted file predicts, in a process of its own that can import numpy only."""
+    np.savez(path.with_suffix(".npz"), X=X, y=y, x_query=x_query)
+    code = (
+        "import runpy, sys, numpy as np; f = runpy.run_path(sys.argv[1])['predict']; d = np.load(sys.argv[2]);"
+        "np.save(sys.argv[3], [f(*row) for row in zip(d['X'], d['y'], d['x_query'])])"
+    )
+    out = path.with_suffix(".npy")
+    subprocess.run([python, "-I", "-c", code, str(path), str(path.with_suffix(".npz")), str(out)], check=True)
+    return np.load(out)
+
+
+@pytest.mark.parametrize("name", [name for name in zoo_names() if name not in UNRECOGNIZED])
+def test_zoo_models_are_reproduced_with_the_fidelity_of_the_certificate(
+    name: str, call: Run, bare_python: str, tmp_path: Path
+) -> None:
+    ended = call("emit", f"zoo:{name}", "--to", "numpy", "--json", "--prompts", PROMPTS)
+    assert ended.code == 0 and ended.err == ""
+    document = json.loads(ended.out)
+    assert (document["schema"], document["to"]) == ("interp-probe-emit/1", "numpy")
+    path = tmp_path / "algorithm.py"
+    path.write_text(document["text"], encoding="ascii")
+    checked = subprocess.run([bare_python, "-I", str(path)], capture_output=True, encoding="utf-8")
+    assert checked.returncode == 0 and "ok: as when this file was written" in checked.stdout, checked
+
+    model = open_checkpoint(f"zoo:{name}").model
+    model = model.to(torch.float64)
+    for entry in document["certificate"]["disagreements"][:4]:
+        if entry["skipped"] is not None:
+            continue
+        drawn = task_from_dict(entry["task"]).sample(400, 123_456)  # prompts that nobody has seen
+        grams = drawn.grams(model.spec)
+        label = model.spec.channel("y").start
+        tokens = forward(head_layers(model, drawn.context), grams.gram, grams.query).queries[-1]
+        network = (model.spec.readout.sign * tokens[:, 0, label]).numpy()
+        found = predictions(bare_python, path, drawn.x.numpy(), drawn.y.numpy(), drawn.x_query.numpy())
+        unexplained = ((found - network) ** 2).sum() / ((network - network.mean()) ** 2).sum()
+        if entry["name"] == "task":  # elsewhere a single prompt that explodes can decide it
+            # Two samples of a heavy-tailed share: within a factor of three, or rounding on both sides.
+            assert unexplained <= max(3 * (1 - entry["r2"]), 1e-12)
+        apart = np.abs(found - network) / entry["rms"]
+        assert np.median(apart) <= max(1.5 * entry["median"], 1e-9)
+
+
+def test_an_emitted_file_names_its_checkpoint(call: Run, tiny: str, tmp_path: Path) -> None:
+    out = tmp_path / "algorithm.py"
+    ended = call("emit", tiny, "--to", "torch", "--out", str(out), "--prompts", "128")
+    assert (ended.code, ended.err) == (0, "") and ended.out.startswith(f"{out}: diag of tiny.safetensors")
+    assert open_checkpoint(tiny).sha256 in out.read_text(encoding="ascii")
+    done = subprocess.run([sys.executable, "-I", str(out)], capture_output=True, encoding="utf-8")
+    assert done.returncode == 0 and done.stdout.count("network") == 4
+    assert (
+        call("emit", tiny, "--to", "torch", "--prompts", "128").out.splitlines()[4:9]
+        == (out.read_text(encoding="ascii").splitlines()[4:9])
+    )
+
+
+def refused(ended: Any, code: int, *words: str) -> None:
+    assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1), ended
+    for word in words:
+        assert word in ended.err
+
+
+def test_what_is_not_recognized_is_not_emitted(call: Run, tmp_path: Path) -> None:
+    out = tmp_path / "algorithm.py"
+    ended = call("emit", "zoo:memorised-10-tasks", "--to", "numpy", "--prompts", "512", "--out", str(out))
+    refused(ended, 1, "unrecognized", "no algorithm to emit")
+    assert not out.exists()
+
+
+def test_bad_usage(call: Run, tiny: str, tmp_path: Path) -> None:
+    refused(call("emit", tiny), 2, "--to")
+    refused(call("emit", tiny, "--to", "fortran"), 2, "fortran")
+    refused(call("emit", tiny, "--to", "numpy", "--out", tiny), 2, "being read")
+    refused(call("emit", tiny, "--to", "numpy", "--out", str(tmp_path / "none" / "a.py")), 2, "does not exist")
+    refused(call("emit", tiny, "--to", "numpy", "--prompts", "3"), 2, "64 or more")
+    refused(call("emit", str(tmp_path / "missing"), "--to", "numpy"), 3, "No such file")
