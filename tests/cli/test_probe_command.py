@@ -89,6 +89,7 @@ def test_positions_of_the_context(call: Run, tiny: str) -> None:
         (["--seed", "-1"], ["--seed"]),
         (["--spec", "no-such.toml"], ["no-such.toml"]),
         (["--target"], ["--target"]),
+        (["--report", "no/such/folder/probes.html"], ["does not exist"]),
     ],
 )
 def test_usage(arguments: list[str], words: list[str], call: Run, tiny: str) -> None:
