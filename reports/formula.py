@@ -10,14 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interp.reports.findings import chosen_family
 from interp.reports.numbers import rounded
-from interp.results import Analysis, Coefficient, Layer
+from interp.results import Analysis, RecoveredCoefficient, RecoveredLayer
 
 __all__ = ["LayerFormula", "Term", "layer_formulas"]
-
-_OMEGAS = {"gd": ("yx",), "gd++": ("xx", "yx")}  # families of this form that do not use all four
-_OF_THIS_FORM = ("gd", "gd++", "diag", "equivariant")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +34,16 @@ class LayerFormula:
 
 
 def layer_formulas(analysis: Analysis) -> tuple[LayerFormula, ...] | None:
-    """One formula per layer; None when no family was chosen, or the chosen one is not of this form."""
-    family = chosen_family(analysis)
-    if family is None or family.name not in _OF_THIS_FORM or not analysis.layers:
+    """One formula per layer, with the numbers of the recovered algorithm; None when there is none, or its coefficients
+    are matrices. A coefficient that never reaches the prediction has no term."""
+    recovered = analysis.recovered
+    if recovered is None or any(layer.matrix is not None for layer in recovered.layers):
         return None
-    return tuple(_layer(layer, family.name) for layer in analysis.layers)
+    return tuple(_layer(layer) for layer in recovered.layers)
 
 
-def _layer(layer: Layer, family: str) -> LayerFormula:
-    named = {name: c for name, c in layer.omega.items() if name in _OMEGAS.get(family, layer.omega)}
-    if family == "equivariant":
-        named |= layer.trace
-    terms = [term for name, c in named.items() if (term := _term(name, c)) is not None]
+def _layer(layer: RecoveredLayer) -> LayerFormula:
+    terms = [_term(name, c) for name, c in layer.coefficients.items()]
     return LayerFormula(
         index=layer.index,
         x=tuple(t for t in terms if t.key.startswith("x")),
@@ -57,11 +51,5 @@ def _layer(layer: Layer, family: str) -> LayerFormula:
     )
 
 
-def _term(key: str, c: Coefficient) -> Term | None:
-    """The refitted number (it is the one that reproduces the predictions), or the output estimate where the data do not
-    determine the refit. A dead coefficient has no term."""
-    value, stderr = (c.output, c.stderr) if c.undetermined or c.refit is None else (c.refit, c.refit_stderr)
-    if not c.live or value is None:
-        return None
-    text = rounded(abs(value), stderr)
-    return Term(key=key, sign="-" if value < 0 else "+", size=text, doubt=c.undetermined)
+def _term(key: str, c: RecoveredCoefficient) -> Term:
+    return Term(key=key, sign="-" if c.value < 0 else "+", size=rounded(abs(c.value), c.stderr), doubt=c.undetermined)

@@ -19,6 +19,9 @@ from interp.results import (
     Layer,
     Loss,
     ProbeScore,
+    Recovered,
+    RecoveredCoefficient,
+    RecoveredLayer,
     Split,
     Verdict,
     Weights,
@@ -51,6 +54,7 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
     rng = np.random.default_rng(seed)
     omegas = [OMEGAS[min(i, 2)] for i in range(layers - 1)] + [OMEGAS[3]]
     Q, P = _weights(rng, omegas, dim, heads)
+    rows = tuple(_layer(rng, i, values) for i, values in enumerate(omegas))
     return Analysis(
         checkpoint=CheckpointInfo(
             name="zoo:diag-4",
@@ -69,7 +73,7 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
             parameters=2 * layers * heads * (dim + 1) ** 2,
         ),
         task={"name": "noisy_regression", "dim": dim, "context": 20, "noise": {"uniform": [0.0, 5.0]}},
-        layers=tuple(_layer(rng, i, values) for i, values in enumerate(omegas)),
+        layers=rows,
         families=(
             Family(
                 name="gd",
@@ -157,6 +161,7 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
             "versions": {"torch": "2.13.0", "numpy": "2.4.6", "plotly": "7.1.0", "missing": None},
         },
         weights=Weights(Q=Q.tolist(), P=P.tolist()),
+        recovered=recovered("diag", rows),
     )
 
 
@@ -231,6 +236,34 @@ def _implicit(layer: int, layers: int) -> ImplicitModel:
     )
 
 
+def recovered(family: str, layers: tuple[Layer, ...]) -> Recovered:
+    """The algorithm whose numbers are the refitted omegas of the layers."""
+    names = ("yx",) if family == "gd" else ("xx", "xy", "yx", "yy")
+    rows = [{name: c for name, c in layer.omega.items() if name in names and c.refit is not None} for layer in layers]
+    return Recovered(
+        family=family,
+        equation="",
+        parameters=sum(map(len, rows)),
+        dim=DIM,
+        context=20,
+        keys="context",
+        scale="1",
+        residual=True,
+        sign=-1,
+        layers=tuple(
+            RecoveredLayer(
+                index=layer.index,
+                coefficients={
+                    name: RecoveredCoefficient(value=c.refit, stderr=c.refit_stderr, undetermined=c.undetermined)
+                    for name, c in row.items()
+                    if c.refit is not None
+                },
+            )
+            for layer, row in zip(layers, rows, strict=True)
+        ),
+    )
+
+
 def disagreeing() -> Analysis:
     """The awkward FULL network: the last layer's estimates disagree in sign, and one refit is not determined."""
     base = analysis()
@@ -247,7 +280,7 @@ def disagreeing() -> Analysis:
         *base.layers[1:-1],
         dataclasses.replace(last, omega={**last.omega, "yx": opposed}),
     )
-    return dataclasses.replace(base, layers=layers)
+    return dataclasses.replace(base, layers=layers, recovered=recovered("diag", layers))
 
 
 def unrecognized() -> Analysis:
@@ -278,7 +311,9 @@ def unrecognized() -> Analysis:
     split = Split(block_scalar=0.412, trace=0.031, residual=0.557)
     layers = tuple(dataclasses.replace(layer, split=split) for layer in base.layers)
     evidence = dataclasses.replace(base.evidence, losses=losses)
-    return dataclasses.replace(base, verdict=verdict, families=families, layers=layers, evidence=evidence)
+    return dataclasses.replace(
+        base, verdict=verdict, families=families, layers=layers, evidence=evidence, recovered=None
+    )
 
 
 def refused() -> Analysis:
@@ -306,7 +341,9 @@ def refused() -> Analysis:
         for f in base.families
     )
     evidence = dataclasses.replace(base.evidence, losses=losses)
-    return dataclasses.replace(base, verdict=verdict, evidence=evidence, families=families)
+    return dataclasses.replace(
+        base, verdict=verdict, evidence=evidence, families=families, recovered=recovered("gd", base.layers)
+    )
 
 
 def empty(reason: str = "nothing could be estimated, because the weights are all zero") -> Analysis:
@@ -315,6 +352,7 @@ def empty(reason: str = "nothing could be estimated, because the weights are all
     return dataclasses.replace(
         base,
         layers=(),
+        recovered=None,
         families=(),
         implicit=(),
         provenance={},
@@ -362,7 +400,7 @@ def all_none() -> Analysis:
         base.verdict, algorithm="unrecognized", recognized=False, fidelity=None, fidelity_ci=(None, None)
     )
     return dataclasses.replace(
-        base, layers=layers, evidence=evidence, implicit=implicit, families=families, verdict=verdict
+        base, layers=layers, evidence=evidence, implicit=implicit, families=families, verdict=verdict, recovered=None
     )
 
 
@@ -440,7 +478,23 @@ def preconditioned() -> Analysis:
     verdict = dataclasses.replace(base.verdict, algorithm="preconditioned-gd", solves_task=True)
     families = tuple(dataclasses.replace(f, chosen=f.name == "preconditioned-gd") for f in base.families)
     matrices = synthetic_regression.preconditioners()
-    return dataclasses.replace(base, verdict=verdict, families=families, preconditioners=matrices)
+    layers = tuple(
+        RecoveredLayer(index=m.layer, coefficients={}, matrix=m.refit, matrix_stderr=m.refit_stderr) for m in matrices
+    )
+    found = dataclasses.replace(recovered("gd", base.layers), family="preconditioned-gd", layers=layers)
+    return dataclasses.replace(base, verdict=verdict, families=families, preconditioners=matrices, recovered=found)
+
+
+def everything(layers: int) -> Analysis:
+    """Every field of the document filled."""
+    import synthetic_probes
+
+    return dataclasses.replace(
+        analysis(layers=layers),
+        regression=synthetic_regression.regression(layers),
+        preconditioners=synthetic_regression.preconditioners(layers, dim=2),
+        probes=synthetic_probes.along_a_sequence((1, 5), layers=1),
+    )
 
 
 def deep() -> Analysis:
