@@ -5,7 +5,8 @@ is minimised on a small sample, and the best few distinct ones go on. A FULL net
 of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
 depth the best are polished on ever larger samples, where losses far above the mean count first by their logarithm and
 then by their root, at the end by their power 3/4: the rarest prompts, on which a polynomial of high degree explodes,
-would drag a network out of its valley if they counted in full, and stay explosive if they counted by the logarithm.
+would drag a network out of its valley if they counted in full, and stay explosive if they counted by the logarithm. A
+step that helps them is taken back when the others pay too much for it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from interp.models.training.journal import Journal
 from interp.models.training.levenberg_marquardt import Progress, minimise
+from interp.models.training.objective import loss
 from interp.models.training.parametrisation import Dense, Parametrisation
 from interp.models.training.recipe import Recipe
 from interp.models.training.sample import Sample, training_sample
@@ -26,6 +28,7 @@ from interp.models.training.sample import Sample, training_sample
 __all__ = ["Step", "balanced", "search"]
 
 CAP = 30.0  # in units of the loss reached on the sample before
+PRICE = 0.05  # what the logarithmic loss may pay, as a share of itself, for a smaller loss on rare prompts
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
 
 
@@ -73,22 +76,19 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             scouts = best(scout, _grown(scout, scouts, depth, optimiser.seed, optimiser.attempts, "scout"))
             starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
         kept = best(family, iter(starts))
-    last = len(optimiser.prompts) - 1
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
         cap = CAP * max(min(end.loss for end in kept), 1e-30)
         sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
-        name = f"polish-{recipe.layers}.{stage}"
+        typical, name = sample.tamed(cap, 0.0), f"polish-{recipe.layers}.{stage}"
         ends = [
-            (
-                f"{name}.{i}",
-                descend(family, f"{name}.{i}", Progress(theta=end.theta), sample.tamed(cap, 0.0), iterations),
-            )
+            (f"{name}.{i}", descend(family, f"{name}.{i}", Progress(theta=end.theta), typical, iterations))
             for i, end in enumerate(kept)
         ]
-        end = _distinct(ends, 1)[0][1]
-        for power, part in ((0.5, name), (0.75, f"{name}.tails"))[: 2 if stage == last else 1]:
-            end = descend(family, part, Progress(theta=end.theta), sample.tamed(cap, power), iterations)
-        kept = [end]
+        kept = [_distinct(ends, 1)[0][1]]
+        for power, suffix in ((0.5, ""), (0.75, ".tails"))[: 2 if count == optimiser.prompts[-1] else 1]:
+            end = descend(family, name + suffix, Progress(theta=kept[0].theta), sample.tamed(cap, power), iterations)
+            if loss(family, end.theta, typical) < (1.0 + PRICE) * loss(family, kept[0].theta, typical):
+                kept = [end]
     return kept[0].theta
 
 
