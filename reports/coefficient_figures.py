@@ -19,7 +19,7 @@ from interp.reports.plots import (
     layout,
     thinned,
 )
-from interp.reports.remainder_findings import error_share, preconditioner_finding
+from interp.reports.remainder_findings import drawable, error_share, preconditioner_finding
 from interp.results import Analysis, Coefficient, Layer, Preconditioner
 
 __all__ = ["coefficient_figure", "preconditioner_figure"]
@@ -112,7 +112,7 @@ def _pair(c: Coefficient, key: str) -> tuple[float, float | None] | None:
 
 def preconditioner_figure(analysis: Analysis) -> Figure | None:
     """The matrix of every layer; None for other algorithms than preconditioned gradient descent."""
-    entries = analysis.preconditioners
+    entries = [entry for entry in analysis.preconditioners if drawable(entry)]
     if not entries:
         return None
     references = list(dict.fromkeys(name for entry in entries for name in entry.distance))

@@ -6,6 +6,8 @@ analysis has no numbers for is skipped, with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from interp.reports.adaptation_figures import omega_figure, shrinkage_figure, step_figure
 from interp.reports.coefficient_figures import coefficient_figure, preconditioner_figure
 from interp.reports.implicit_figures import distance_figure, filter_figure, momentum_figure
@@ -52,8 +54,8 @@ def regression_reason(analysis: Analysis) -> str:
     return "the document does not hold it"
 
 
-def skipped_figures(analysis: Analysis) -> dict[str, str]:
-    """Why figures are missing from an analysis that has a regression section, by their name."""
+def skipped_figures(analysis: Analysis, made: Mapping[str, Figure]) -> dict[str, str]:
+    """Why figures are not among those ``made`` of an analysis that has a regression section, by their name."""
     if analysis.regression is None:
         return {}
     reasons = {
@@ -66,5 +68,4 @@ def skipped_figures(analysis: Analysis) -> dict[str, str]:
         "momentum": "no layer moves the implicit weights by a finite amount",
         "remainder": "the layers have no say in the prediction, or their weights overflow",
     }
-    made = figures(analysis)
     return {name: why for name, why in reasons.items() if name not in made}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,13 @@ def render_report(result: Analysis | ProbeReport) -> str:
 
 def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
     """Template and content of the whole report."""
-    formulas = layer_formulas(analysis)
+    formulas, made = layer_formulas(analysis), figures(analysis)
     return "report.html", {
         "analysis": analysis,
         "status": findings.status(analysis),
         "findings": findings,
-        "figures": figures(analysis),
-        "missing": skipped_figures(analysis),
+        "figures": made,
+        "missing": skipped_figures(analysis, made),
         "no_regression": regression_reason(analysis),
         "left": tuple(remainder_sentences(analysis)),
         "formulas": formulas,
@@ -84,6 +85,7 @@ def _probes(report: ProbeReport) -> tuple[str, dict[str, Any]]:
     }
 
 
+@cache
 def _environment() -> Environment:
     made = environment()
     made.filters |= {

@@ -10,6 +10,7 @@ from typing import Any
 from interp.reports import findings
 from interp.reports.noise_findings import (
     depth_profile_finding,
+    is_whole,
     profile_baselines,
     profile_finding,
     recovered_sentence,
@@ -188,7 +189,7 @@ _OWN = {
 def profile_figure(analysis: Analysis) -> Figure | None:
     """Excess loss of the network, the recovered algorithm and every baseline against the true noise level."""
     profile = None if analysis.regression is None else analysis.regression.profile
-    if profile is None:
+    if profile is None or not is_whole(profile):
         return None
     named = {s.name: s for s in profile.series}
     lines = [(_named(_OWN[name], named[name]), named[name]) for name in ("network", "recovered") if name in named]
@@ -214,7 +215,7 @@ def depth_profile_figure(analysis: Analysis) -> Figure | None:
     """The same for the read-out after every layer."""
     profile = None if analysis.regression is None else analysis.regression.profile
     read_outs = [] if profile is None else [s for s in profile.series if s.name.startswith("layer-")]
-    if profile is None or len(read_outs) < 2:
+    if profile is None or not is_whole(profile) or len(read_outs) < 2:
         return None
     shown = thinned(read_outs, _MOST_READ_OUTS)
     labels = [f"after {_layers(int(s.name.removeprefix('layer-')))}" for s in shown]

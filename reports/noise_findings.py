@@ -19,6 +19,7 @@ __all__ = [
     "Standing",
     "depth_profile_finding",
     "filter_finding",
+    "is_whole",
     "layers_named",
     "momentum_finding",
     "noise_text",
@@ -107,8 +108,15 @@ def _level(sigma: float) -> str:
     return f"{sigma:.3g}"
 
 
+def is_whole(profile: NoiseProfile) -> bool:
+    """Whether every series has a value at every noise level, if only None: a document may hold anything."""
+    count = len(profile.sigma)
+    series = [(len(s.excess), len(s.stderr)) for s in profile.series]
+    return count > 0 and len(profile.prompts) == count and all(pair == (count, count) for pair in series)
+
+
 def profile_finding(profile: NoiseProfile) -> str:
-    inside = standing(profile, trained_levels(profile))
+    inside = standing(profile, trained_levels(profile)) if is_whole(profile) else None
     if inside is None:
         return "The network's loss at fixed noise levels was not measured, or overflows"
     text = f"On average over the noise of training ({trained_text(profile)}) the network {_standing_text(inside)}"

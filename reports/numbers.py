@@ -53,7 +53,7 @@ def rounded(value: float | None, stderr: float | None) -> str:
     """The value to the last digit that its standard error leaves meaningful, without the error."""
     if value is None or not math.isfinite(value):
         return DASH
-    if not stderr or not math.isfinite(stderr):
+    if not stderr or not 0 < stderr < math.inf:
         return number(value)
     if value and _exponent(value) + _places(stderr) + 1 > _MOST_DIGITS:
         return number(value, _MOST_DIGITS)
@@ -67,7 +67,7 @@ def rounded(value: float | None, stderr: float | None) -> str:
 def estimate(value: float | None, stderr: float | None) -> str:
     """``-0.0153 ± 0.0002``: the value to the last digit that its standard error leaves meaningful."""
     text = rounded(value, stderr)
-    if value is None or stderr is None or not (math.isfinite(value) and math.isfinite(stderr)):
+    if value is None or stderr is None or not (math.isfinite(value) and 0 <= stderr < math.inf):
         return text
     if stderr == 0:
         return f"{text} to rounding"

@@ -172,6 +172,8 @@ def _against_depth(name: str, group: ProbeGroup) -> Figure:
     panels = []
     for i, target in enumerate(group.targets):
         scores = [s for layer in group.layers if (s := group.scores.get((target, layer, group.last))) is not None]
+        if not scores:
+            continue
         plot = layout(layer_axis([s.layer for s in scores], "layer"), _r2_axis(scores))
         panels.append(_curves(f"{name}-{i}", target, scores, [s.layer for s in scores], plot))
     return _curve_figure(

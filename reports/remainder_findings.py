@@ -16,7 +16,9 @@ __all__ = [
     "BLOCKS",
     "block_share",
     "diverges",
+    "drawable",
     "effect_text",
+    "error_share",
     "omega_finding",
     "preconditioner_finding",
     "remainder_finding",
@@ -160,14 +162,29 @@ def remainder_sentences(analysis: Analysis) -> Iterator[str]:
 # --- preconditioners ------------------------------------------------------------------------------------------------
 
 
+def drawable(entry: Preconditioner) -> bool:
+    """Whether the matrix and its errors are square, of numbers: a document may hold anything."""
+    dim = len(entry.refit)
+    return dim > 0 and all(
+        isinstance(matrix, list)
+        and len(matrix) == dim
+        and all(isinstance(row, list) and len(row) == dim and all(map(_is_entry, row)) for row in matrix)
+        for matrix in (entry.refit, entry.refit_stderr)
+    )
+
+
+def _is_entry(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
 def error_share(entry: Preconditioner) -> float | None:
     """|standard errors| / |Omega|: the distance that errors alone would make."""
     values = [v for row in entry.refit for v in row]
     errors = [v for row in entry.refit_stderr for v in row]
     if not values or not all(is_finite(v) for v in (*values, *errors)):
         return None
-    size = math.sqrt(sum(v * v for v in values))
-    return math.sqrt(sum(v * v for v in errors)) / size if size > 0 else None
+    size, spread = math.hypot(*values), math.hypot(*errors)
+    return spread / size if 0 < size < math.inf and spread < math.inf else None
 
 
 def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:

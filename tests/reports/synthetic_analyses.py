@@ -487,7 +487,7 @@ def preconditioned() -> Analysis:
 
 def everything(layers: int) -> Analysis:
     """Every field of the document filled."""
-    import synthetic_probes
+    import synthetic_probes  # which builds on this module
 
     return dataclasses.replace(
         analysis(layers=layers),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import synthetic_analyses
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
@@ -99,11 +99,12 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path] * bool(path) + [p for key, entry in items if key != "weights" for p in _places(entry, (*path, key))]
 
 
-FIELDS = json.loads(document.dumps(synthetic_analyses.analysis(layers=2)))
+FIELDS = json.loads(document.dumps(synthetic_analyses.everything(layers=2)))
 PLACES = _places(FIELDS)
 WRONG: tuple[Any, ...] = (None, True, 7, -1.5, "text", [], [1], [[1, 2]], {}, {"a": 1})
 
 
+@settings(max_examples=40, deadline=None)
 @given(place=st.sampled_from(PLACES), wrong=st.sampled_from(WRONG))
 def test_a_damaged_document_is_refused_or_rendered(place: tuple[Any, ...], wrong: Any) -> None:
     """Whatever stands in a field, there is a report or one line that says what is wrong: never another exception."""

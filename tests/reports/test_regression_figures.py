@@ -31,7 +31,7 @@ def test_every_part_of_the_section_is_drawn(kind: str) -> None:
     analysis = synthetic_analyses.many()[kind]
     made = figures(analysis)
     assert set(made) >= NAMES
-    assert skipped_figures(analysis) == {} and regression_reason(analysis) == ""
+    assert skipped_figures(analysis, made) == {} and regression_reason(analysis) == ""
     for name in NAMES:
         keys = {trace.get("legendgroup") for panel in made[name].panels for trace in panel.data} - {None}
         assert keys <= {series.key for series in made[name].legend}  # everything drawn has a name
@@ -160,7 +160,8 @@ def test_reasons_stand_for_what_is_not_there() -> None:
         for e in known(base).shrinkage
     )
     bare = dataclasses.replace(known(base), shrinkage=same, step=(), momentum=(), filters=())
-    reasons = skipped_figures(dataclasses.replace(base, regression=bare))
+    lacking = dataclasses.replace(base, regression=bare)
+    reasons = skipped_figures(lacking, figures(lacking))
     assert set(reasons) == {"shrinkage", "step", "momentum", "filters"} and all(reasons.values())
     other = dataclasses.replace(base, regression=None, task={"name": "linear_dynamics"})
     assert regression_reason(other) == "it is about regression with noise, and the task is linear_dynamics"
@@ -175,3 +176,19 @@ def test_any_depth(layers: int) -> None:
     assert len(made["filters"].panels) <= 8 and len(made["profile-depth"].panels[0].data) <= 9
     assert made["filters"].panels[-1].title.startswith(f"after {layers} ")
     assert len(made["filters"].table.rows) == 3 * 10 * layers
+
+
+@pytest.mark.parametrize("damage", ["short series", "text in a matrix", "matrix that is not square"])
+def test_damaged_documents_skip_the_figure(damage: str) -> None:
+    base = synthetic_analyses.everything(layers=2)
+    profile, (first, second) = known(base).profile, base.preconditioners
+    if damage == "short series":
+        short = dataclasses.replace(profile.series[0], excess=())
+        broken = dataclasses.replace(
+            known(base), profile=dataclasses.replace(profile, series=(short, *profile.series[1:]))
+        )
+        assert {"profile", "profile-depth"} & set(figures(dataclasses.replace(base, regression=broken))) == set()
+    else:
+        refit = [[1.0, "a"], [2.0, 3.0]] if damage.startswith("text") else [[1.0], [2.0, 3.0]]
+        damaged = dataclasses.replace(base, preconditioners=(dataclasses.replace(first, refit=refit), second))
+        assert [panel.name for panel in figures(damaged)["preconditioners"].panels] == ["preconditioner-1"]
