@@ -33,6 +33,7 @@ def render_analysis(analysis: Analysis) -> RenderableType:
     """The whole report as one rich renderable."""
     parts = (
         _verdict(analysis),
+        _algorithm(analysis),
         _coefficients(analysis),
         _losses(analysis),
         _families(analysis),
@@ -60,6 +61,20 @@ def _verdict(analysis: Analysis) -> tuple[RenderableType, ...]:
             facts.add_row(line(name, "dim"), line(value))
     style = _TONES[tone.tone]
     return (line(tone.words.upper(), style), line(analysis.verdict.summary, style), Text(), facts)
+
+
+def _algorithm(analysis: Analysis) -> tuple[RenderableType, ...]:
+    """The recovered algorithm's own numbers; the table of coefficients below has those of all four omegas."""
+    found = analysis.recovered
+    named = [] if found is None else [layer for layer in found.layers if layer.coefficients]
+    if found is None or not named:
+        return ()
+    table = Columns(("layer", "left"), ("", "left"), ("fitted ± stderr", "left"), ("", "left"), wraps=3)
+    for layer in named:
+        for index, (name, c) in enumerate(layer.coefficients.items()):
+            symbol = f"{'τ' if ':' in name else 'ω'}_{name}"
+            table.add("" if index else str(layer.index), symbol, estimate(c.value, c.stderr), c.undetermined or "")
+    return section("The recovered algorithm (layers count from 0)", found.equation, table)
 
 
 def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:

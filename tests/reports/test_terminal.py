@@ -100,3 +100,11 @@ def test_names_cannot_style_or_clear_the_terminal() -> None:
     text = printed(synthetic_analyses.hostile(), terminal=True)
     assert "\x1b[2J" not in text and "\x1b[31m" not in text
     assert "[red]markup[/red]" in text
+
+
+def test_the_recovered_algorithm_has_its_own_numbers() -> None:
+    """Also where the table of coefficients, a fit of all four omegas, calls a number undetermined."""
+    text = printed(synthetic_analyses.refused())
+    part = text[text.index("The recovered algorithm (") : text.index("Coefficients per layer")]
+    assert part.count("ω_yx") == 2 and "ω_xx" not in part
+    assert "The recovered algorithm (" not in printed(synthetic_analyses.unrecognized())
