@@ -85,7 +85,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             for i, end in enumerate(kept)
         ]
         kept = [_distinct(ends, 1)[0][1]]
-        for power, suffix in ((0.5, ""), (0.75, ".tails"))[: 2 if count == optimiser.prompts[-1] else 1]:
+        for power, suffix in ((0.5, ""), (0.75, ".tails"))[: 2 if stage + 1 == len(optimiser.prompts) else 1]:
             end = descend(family, name + suffix, Progress(theta=kept[0].theta), sample.tamed(cap, power), iterations)
             if loss(family, end.theta, typical) < (1.0 + PRICE) * loss(family, kept[0].theta, typical):
                 kept = [end]
