@@ -95,14 +95,17 @@
     drawn = { source, values, limit, marks: Heat.marks(values, limit || Infinity, Weights.deadShown(state)) };
   }
 
+  const TEXTS_UP_TO = 300; /* cells a side; beyond that the text of a cell is made when the pointer is on it */
+
   function drawMap() {
     const element = byId("heat");
     drawn.figure = Heat.figure({
       values: drawn.values, width, channels: tokens, starts, limit: drawn.limit, marks: drawn.marks, axes: MATRICES[state.m].axes,
-      cell: state.cell, pixels: element.clientWidth - 60, hover: (r, c) => about(r, c).map(Page.label).join("<br>"),
+      cell: state.cell, pixels: element.clientWidth - 60, hover: width > TEXTS_UP_TO ? null : (r, c) => about(r, c).map(Page.label).join("<br>"),
     });
     Page.draw(element, drawn.figure.data, drawn.figure.layout);
-    if (element.removeAllListeners) element.removeAllListeners("plotly_click");
+    for (const event of ["plotly_click", "plotly_hover"]) element.removeAllListeners(event);
+    if (width > TEXTS_UP_TO) element.on("plotly_hover", ({ points: [point] }) => { byId("heat-keys").textContent = about(Math.round(point.y), Math.round(point.x)).join("; "); });
     element.on("plotly_click", ({ points: [point] }) => select([Math.round(point.y), Math.round(point.x)]));
   }
 

@@ -99,7 +99,9 @@ const Panels = (() => {
     const chosen = all.length > MOST_LINES ? all.map((k) => [size(k), k]).sort((a, b) => b[0] - a[0]).slice(0, MOST_LINES).map(([, k]) => k) : all;
     const title = `Coefficients of block ${block}`;
     if (!chosen.length) {
-      for (const name of ["coefficient", "training"]) panel(name, { title, words: "The cell belongs to no coefficient: rotation-equivariant layers have none for this block." });
+      const none = tokens[channelOf[r]][1] === tokens[channelOf[c]][1] ? "None of the coefficients that are listed holds this block."
+        : "The cell belongs to no coefficient: rotation-equivariant layers have none for a block of channels of different sizes.";
+      for (const name of ["coefficient", "training"]) panel(name, { title, words: none });
       return;
     }
     const label = (k) => nice(Weights.coefficients[k].name);

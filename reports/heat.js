@@ -71,7 +71,7 @@ const Heat = (() => {
   }
 
   /* Plotly's data and layout. view: values, width, channels, starts, limit, marks, axes [row, column],
-     hover (row, column) -> text, cell [row, column] or null, pixels: the width there is. */
+     hover (row, column) -> text or null, cell [row, column] or null, pixels: the width there is. */
   function figure(view) {
     const { values, width, limit } = view;
     const top = limit || 1;
@@ -80,8 +80,10 @@ const Heat = (() => {
     const data = [{
       ...plain, z: rows(values, width).map((row) => row.map((v) => (Number.isFinite(v) ? v : null))),
       zmin: -top, zmax: top, colorscale: COLOURS, hoverongaps: true,
-      customdata: Array.from({ length: width }, (_, r) => Array.from({ length: width }, (_, c) => view.hover(r, c))),
-      hovertemplate: "%{customdata}<extra></extra>",
+      ...(view.hover ? {
+        customdata: Array.from({ length: width }, (_, r) => Array.from({ length: width }, (_, c) => view.hover(r, c))),
+        hovertemplate: "%{customdata}<extra></extra>",
+      } : { hoverinfo: "none" }),
       colorbar: { orientation: "h", y: -0.14, yanchor: "top", thickness: 12, len: 0.9, outlinewidth: 0, ticklabeloverflow: "allow", tickvals: [-top, 0, top], ticktext: [`-${short(top)}`, "0", short(top)] },
     }];
     const overlay = (chosen, colour, more) => {
