@@ -6,7 +6,7 @@ of its depth, disturbed a little: by symmetry a rotation-invariant network has n
 depth the best are polished on ever larger samples, where losses far above the mean count first by their logarithm and
 then by their root, at the end by their power 3/4: the rarest prompts, on which a polynomial of high degree explodes,
 would drag a network out of its valley if they counted in full, and stay explosive if they counted by the logarithm. A
-step that helps them is taken back when the others pay too much for it.
+step that helps them is taken back when the others pay too much for it, and the power 1/4 tried in place of the root.
 """
 
 from __future__ import annotations
@@ -68,6 +68,13 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         ends = [(name, descend(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
         return [end for _, end in _distinct(ends, optimiser.keep)]
 
+    def helped(now: Progress, name: str, power: float, sample: Sample, iterations: int) -> Progress | None:
+        """Rare prompts count by the power; None when the others pay too much."""
+        typical = sample.tamed(sample.cap, 0.0)
+        end = descend(family, f"{name}^{power}", Progress(theta=now.theta), sample.tamed(sample.cap, power), iterations)
+        fair = loss(family, end.theta, typical) < (1.0 + PRICE) * loss(family, now.theta, typical)
+        return end if fair else None
+
     kept: list[Progress] = []
     scouts: list[Progress] = []
     for depth in range(1, recipe.layers + 1):
@@ -78,16 +85,19 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         kept = best(family, iter(starts))
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
         cap = CAP * max(min(end.loss for end in kept), 1e-30)
-        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage))
-        typical, name = sample.tamed(cap, 0.0), f"polish-{recipe.layers}.{stage}"
+        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage)).tamed(cap, 0.0)
+        name = f"polish-{recipe.layers}.{stage}"
         ends = [
-            (f"{name}.{i}", descend(family, f"{name}.{i}", Progress(theta=end.theta), typical, iterations))
+            (f"{name}.{i}", descend(family, f"{name}.{i}", Progress(theta=end.theta), sample, iterations))
             for i, end in enumerate(kept)
         ]
         kept = [_distinct(ends, 1)[0][1]]
-        for power, suffix in ((0.5, ""), (0.75, ".tails"))[: 2 if stage + 1 == len(optimiser.prompts) else 1]:
-            end = descend(family, name + suffix, Progress(theta=kept[0].theta), sample.tamed(cap, power), iterations)
-            if loss(family, end.theta, typical) < (1.0 + PRICE) * loss(family, kept[0].theta, typical):
+        last = stage + 1 == len(optimiser.prompts)
+        for power in (0.5, 0.75) if last else (0.5,):
+            end = helped(kept[0], name, power, sample, iterations)
+            if end is None and power == 0.5:
+                end = helped(kept[0], name, 0.25, sample, iterations)
+            if end is not None:
                 kept = [end]
     return kept[0].theta
 
