@@ -147,7 +147,9 @@ def _spectra(spectra: Mapping[str, Float[np.ndarray, "*owner value"]]) -> dict[s
 
 
 def _nulls(values: NDArray[Any]) -> Any:
-    return np.where(np.isfinite(values), values, None).tolist()
+    out = values.astype(object)
+    out[~np.isfinite(values)] = None
+    return out.tolist()
 
 
 def _text_size(value: Any) -> int:
