@@ -298,6 +298,7 @@ def test_a_hostile_file_is_shown_and_harmless(open_report: Open) -> None:
     assert opened.page.locator("h1").text_content() == "<script>alert(1)</script>"
     assert "<script>alert(1)</script>" in opened.page.title()
     opened.page.locator("#heatmap-tables > summary").click()
+    opened.page.locator("#heatmap-table tr").first.wait_for()  # filled by an event that comes after the click
     assert "<b><script>alert(1)</script></b>[0]" in opened.text("#heatmap-table")
     assert "Q[<b><script>alert(1)</script></b>[0], " in hover(opened, "heatmap-Q", 0, 0)
     assert opened.page.locator("main img, main script:not([type])").count() == 0
