@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from interp.linear_prompts import DIVERGED
 from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import LinearDynamics, RegressionPrompts
@@ -24,7 +25,6 @@ PROMPTS, FEWEST = 512, 64  # that interventions are scored on: as many as OPERAT
 FITTED = 2048  # prompts that erasers are fitted to
 OPERATIONS = 2e11
 NUMBERS = 2**26  # at most so many attention scores at a time
-DIVERGED = 1e60  # activations beyond this are divergence
 
 
 def causal_checks(

@@ -13,7 +13,7 @@ from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.unrolling import label_indices, unclipped
 
-__all__ = ["finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
+__all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
 
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped

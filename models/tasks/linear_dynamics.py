@@ -25,7 +25,7 @@ from torch import Tensor
 
 from interp.models.errors import LayoutError, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import NoiseLaw
+from interp.models.tasks.noisy_regression import NoiseLaw, require_counts
 
 __all__ = ["CONTENTS", "DYNAMICS", "DynamicsPrompts", "InitialLaw", "LinearDynamics"]
 
@@ -146,10 +146,7 @@ class LinearDynamics:
     name = "linear_dynamics"
 
     def __post_init__(self) -> None:
-        for key in ("dim", "context"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
+        require_counts({"dim": self.dim, "context": self.context})
         if self.dynamics not in DYNAMICS:
             raise LayoutError(f"task.dynamics is {self.dynamics!r}; {did_you_mean(str(self.dynamics), DYNAMICS)}")
         if self.state_clip is not None and (not _is_number(self.state_clip) or self.state_clip <= 0):

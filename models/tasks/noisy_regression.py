@@ -22,7 +22,7 @@ from torch import Tensor
 from interp.models.errors import LayoutError, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 
-__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts"]
+__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "require_counts"]
 
 MEMORY = 8 * 2**30  # bytes that the prompts of one sample may take
 
@@ -70,6 +70,13 @@ class NoiseLaw:
 def _as_float(value: Any) -> Any:
     """Whole numbers of a document as floats; anything else as it is, for the checks to refuse."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def require_counts(fields: Mapping[str, Any]) -> None:
+    """Raises LayoutError for a field of a task that is no whole number of 1 or more."""
+    for key, value in fields.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
 
 
 def _is_level(value: object) -> bool:
@@ -151,10 +158,7 @@ class NoisyRegression:
     name = "noisy_regression"
 
     def __post_init__(self) -> None:
-        for key in ("dim", "context"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
+        require_counts({"dim": self.dim, "context": self.context})
         if self.covariance is not None and (
             len(self.covariance) != self.dim or not all(_is_level(v) and v > 0 for v in self.covariance)
         ):

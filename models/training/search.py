@@ -69,10 +69,9 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         return [end for _, end in _distinct(ends, optimiser.keep)]
 
     def helped(now: Progress, name: str, power: float, sample: Sample, iterations: int) -> Progress | None:
-        """Rare prompts count by the power; None when the others pay too much."""
-        typical = sample.tamed(sample.cap, 0.0)
+        """``sample`` counts rare prompts by their logarithm. Here by the power; None when the others pay too much."""
         end = descend(family, f"{name}^{power}", Progress(theta=now.theta), sample.tamed(sample.cap, power), iterations)
-        fair = loss(family, end.theta, typical) < (1.0 + PRICE) * loss(family, now.theta, typical)
+        fair = loss(family, end.theta, sample) < (1.0 + PRICE) * loss(family, now.theta, sample)
         return end if fair else None
 
     kept: list[Progress] = []

@@ -1,0 +1,73 @@
+"""The one result object. Analyses make it; reports, golden files and the command line read it, and nothing else.
+
+Every number that came from data stands beside its uncertainty. NaN never appears: what is not known is None.
+``Analysis.to_dict`` is the JSON document "interp-probe/1"; ``Analysis.from_dict`` is its inverse.
+"""
+
+from interp.probes.interventions import Erasure, Transplant
+from interp.results.analysis import (
+    Analysis,
+    Coefficient,
+    Evidence,
+    Family,
+    ImplicitModel,
+    Layer,
+    Loss,
+    Preconditioner,
+    Split,
+    Verdict,
+    Weights,
+)
+from interp.results.document import SCHEMA, CheckpointInfo
+from interp.results.probes import ProbeReport, ProbeScore, ProbeTarget
+from interp.results.recovered import Certificate, Disagreement, Recovered, RecoveredCoefficient, RecoveredLayer
+from interp.results.regression import (
+    Adaptation,
+    AdaptationBin,
+    FilterBin,
+    Momentum,
+    NoiseProfile,
+    OmegaEffect,
+    OmegaEffects,
+    ProfileSeries,
+    Regression,
+    Remainder,
+    SpectralFilter,
+)
+
+__all__ = [
+    "SCHEMA",
+    "Adaptation",
+    "AdaptationBin",
+    "Analysis",
+    "Certificate",
+    "CheckpointInfo",
+    "Coefficient",
+    "Disagreement",
+    "Erasure",
+    "Evidence",
+    "Family",
+    "FilterBin",
+    "ImplicitModel",
+    "Layer",
+    "Loss",
+    "Momentum",
+    "NoiseProfile",
+    "OmegaEffect",
+    "OmegaEffects",
+    "Preconditioner",
+    "ProbeReport",
+    "ProbeScore",
+    "ProbeTarget",
+    "ProfileSeries",
+    "Recovered",
+    "RecoveredCoefficient",
+    "RecoveredLayer",
+    "Regression",
+    "Remainder",
+    "SpectralFilter",
+    "Split",
+    "Transplant",
+    "Verdict",
+    "Weights",
+]

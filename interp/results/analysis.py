@@ -1,0 +1,175 @@
+"""The result of the main job: layers, families, verdict and the evidence for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interp.plain_data import from_plain, to_plain
+from interp.results.document import SCHEMA, CheckpointInfo, require_schema
+from interp.results.probes import ProbeScore
+from interp.results.recovered import Recovered
+from interp.results.regression import Regression
+
+__all__ = [
+    "Analysis",
+    "Coefficient",
+    "Evidence",
+    "Family",
+    "ImplicitModel",
+    "Layer",
+    "Loss",
+    "Preconditioner",
+    "Split",
+    "Verdict",
+    "Weights",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficient:
+    """One coefficient of one layer, by its three estimates.
+
+    ``weight``: orthogonal projection of the gauge-free weights. ``output``: regression of the update's effect on the
+    prediction, one row per prompt; ``stderr`` is its cluster-robust standard error (the headline uncertainty).
+    ``refit``: all coefficients together, so that the recovered algorithm predicts what the network predicts.
+    ``undetermined`` is a reason when the data cannot fix the refitted value, else None.
+    """
+
+    weight: float | None
+    output: float | None
+    stderr: float | None
+    refit: float | None
+    refit_stderr: float | None
+    live: bool
+    undetermined: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Fractions of the live weight energy ||K||^2 of a layer; they sum to 1 (None: no live energy)."""
+
+    block_scalar: float | None
+    trace: float | None
+    residual: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    index: int
+    omega: Mapping[str, Coefficient]  # "xx", "xy", "yx", "yy"
+    trace: Mapping[str, Coefficient]  # the trace terms of the equivariant family, by name
+    split: Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One row of the table of families: fitted on one half of the prompts, scored on the other."""
+
+    name: str
+    parameters: int  # numbers that the fit could move
+    fidelity: float | None  # held-out R^2 of its predictions against the network's
+    fidelity_ci: tuple[float | None, float | None]
+    mse: float | None  # of its predictions on the task, held-out
+    chosen: bool
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    algorithm: str
+    recognized: bool
+    solves_task: bool
+    fidelity: float | None
+    fidelity_ci: tuple[float | None, float | None]
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A mean squared error on fresh prompts, with its standard error over prompts. ``excess`` is the mean difference to
+    the oracle's on the same prompts, and ``excess_stderr`` its (paired) standard error."""
+
+    name: str  # "null", "network", "recovered", "oracle", "gd-1", "ridge", "ols", …
+    label: str  # for people
+    mse: float | None
+    stderr: float | None
+    excess: float | None = None
+    excess_stderr: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """``prompts`` fresh prompts behind the losses, which go from worst to best; ``held_out`` prompts behind the
+    fidelity of the verdict and of the families; ``notes`` say what was skipped, and why."""
+
+    prompts: int
+    losses: tuple[Loss, ...]
+    depth_losses: tuple[Loss, ...]  # the read-out after each layer
+    notes: tuple[str, ...] = ()
+    held_out: int | None = None  # None: nothing was scored, or by an earlier version that did not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImplicitModel:
+    """The implicit weight vector after ``layer`` layers: prediction = <w, x_t>, exact for linear layers.
+
+    ``distance[b]`` is E|w - w_b|^2 / E|w_b|^2 for baseline b, and ``distance_stderr[b]`` its standard error.
+    """
+
+    layer: int
+    a: float | None  # mean of a^l, the factor on the token's own label
+    linearity_r2: float | None
+    distance: Mapping[str, float | None]
+    distance_stderr: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preconditioner:
+    """The matrix Omega of one layer of preconditioned gradient descent, [source][destination] over the inputs.
+
+    ``distance[r]`` is min_c |Omega - c R|_F / |Omega|_F for the reference matrix r: "identity", "inverse covariance".
+    """
+
+    layer: int
+    weight: list[Any]
+    refit: list[Any]
+    refit_stderr: list[Any]
+    distance: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The matrices themselves, for the explorer; None in a document whose checkpoint is too large, with ``why``."""
+
+    Q: list[Any] | None  # [layer][head][destination channel][source channel]
+    P: list[Any] | None  # [layer][head][output channel][source channel]
+    why: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    checkpoint: CheckpointInfo
+    task: Mapping[str, Any]
+    layers: tuple[Layer, ...]
+    families: tuple[Family, ...]
+    verdict: Verdict
+    evidence: Evidence
+    implicit: tuple[ImplicitModel, ...]
+    provenance: Mapping[str, Any]
+    probes: tuple[ProbeScore, ...] = ()
+    preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
+    regression: Regression | None = None  # None for a network that predicts nothing
+    recovered: Recovered | None = None  # None when no family is recognized
+    weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
+    schema: str = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        return to_plain(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Analysis:
+        """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
+        require_schema(document, "interp-probe CHECKPOINT --json")
+        return from_plain(cls, document, "document")

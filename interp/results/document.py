@@ -1,0 +1,40 @@
+"""What every JSON document of the schema "interp-probe/1" has: its schema, and what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from interp.models.errors import LayoutError
+
+__all__ = ["SCHEMA", "CheckpointInfo", "require_schema"]
+
+SCHEMA = "interp-probe/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointInfo:
+    """What was analysed."""
+
+    name: str  # file name or zoo:NAME, for people
+    sha256: str  # of the file's bytes
+    layout: str  # "canonical", the name of a built-in layout, or "spec file"
+    dtype: str
+    tokens: tuple[tuple[str, int], ...]
+    keys: str
+    scale: str | float | int
+    residual: bool
+    clip: float | None
+    readout_channel: str
+    readout_sign: int
+    layers: int
+    heads: int
+    parameters: int
+    notes: tuple[str, ...] = ()  # what the reader did to the file: unwrapped, transposed, padded …
+
+
+def require_schema(document: Mapping[str, Any], command: str) -> None:
+    schema = document.get("schema") if isinstance(document, Mapping) else None
+    if schema != SCHEMA:
+        raise LayoutError(f"the document's schema is {schema!r}, expected {SCHEMA!r}; make it with {command}")

@@ -1,0 +1,75 @@
+"""What can be read from activations, beside its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interp.plain_data import from_plain, to_plain
+from interp.probes.interventions import Erasure, Transplant
+from interp.results.document import SCHEMA, CheckpointInfo, require_schema
+
+__all__ = ["ProbeReport", "ProbeScore", "ProbeTarget"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeScore:
+    """How well one target is read from one place of the network, on prompts that the probe has not seen.
+
+    ``kind``: "token" (one token, across prompts), "within-prompt" (the implicit weights of every prompt) or "gram" (the
+    second moments of the context's tokens). ``mse`` and ``variance`` are sums over the coordinates of the target, and
+    R^2 = 1 - mse / variance. ``control``: R^2 of the same probe on "untrained" models of the same shape (their mean),
+    with "shuffled" targets, and on the "inputs" (layer 0). ``selectivity`` is R^2 minus each control, with
+    ``selectivity_ci``; real and control are scored on the same prompts.
+    """
+
+    layer: int  # 0: the tokens before the first layer
+    target: str
+    kind: str
+    r2: float | None
+    r2_ci: tuple[float | None, float | None]
+    mse: float | None
+    control: Mapping[str, float | None]
+    position: int | None = None  # of the token; None: the query token, or no single token
+    selectivity: Mapping[str, float | None] = field(default_factory=dict)  # by the names of ``control``
+    selectivity_ci: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    penalty: float | None = None  # lambda of the ridge, per prompt and in units of the features' variance
+    prompts: int = 0
+    protocol: str = "sound"  # or the published one: "mesa", "akyurek"
+    variance: float | None = None
+    reason: str | None = None  # why there is no score
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeTarget:
+    """What a probe looks for."""
+
+    name: str
+    formula: str
+    source: str
+    expectation: str  # what a network of linear layers is expected to show, and why
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeReport:
+    """The result of ``interp-probe probe``: the fields of an ``Analysis`` that it fills, and the targets in words."""
+
+    checkpoint: CheckpointInfo
+    task: Mapping[str, Any]
+    probes: tuple[ProbeScore, ...]
+    targets: tuple[ProbeTarget, ...]
+    provenance: Mapping[str, Any]
+    transplants: tuple[Transplant, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
+    notes: tuple[str, ...] = ()
+    schema: str = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        return to_plain(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> ProbeReport:
+        """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
+        require_schema(document, "interp-probe probe CHECKPOINT --json")
+        return from_plain(cls, document, "document")
