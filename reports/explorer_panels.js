@@ -65,7 +65,7 @@ const Panels = (() => {
       title,
       words: top ? `Largest ${number(top)}; the energy is that of ${number(Number(rank.toPrecision(3)))} equal directions.${zero ? ` ${zero} of ${values.length} are 0 to rounding, and not drawn.` : ""}` : "The matrix is zero.",
       data: top ? [{ type: "scatter", mode: "lines+markers", x: shown.map((_, i) => i + 1), y: shown, line: { color: "var(--series-3)", width: 1.5 }, marker: { color: "var(--series-3)", size: shown.length > 40 ? 4 : 7 }, customdata: shown.map((v, i) => `${i + 1}: ${number(v)}`), hovertemplate: "%{customdata}<extra></extra>" }] : null,
-      figure: layout(axis("number", { range: [0.4, Math.max(shown.length, 2) + 0.6], nticks: 6, showgrid: false, zeroline: false }), axis(log ? "(log scale)" : "", log ? { type: "log", nticks: 5, dtick: Math.max(1, Math.ceil(Math.log10(top / shown[shown.length - 1]) / 4)) } : { rangemode: "tozero", nticks: 5 })),
+      figure: layout(axis("number", { range: [0.4, Math.max(shown.length, 2) + 0.6], nticks: 6, showgrid: false, zeroline: false }), axis(log ? "singular value (log)" : "singular value", log ? { type: "log", nticks: 5, dtick: Math.max(1, Math.ceil(Math.log10(top / shown[shown.length - 1]) / 4)) } : { rangemode: "tozero", nticks: 5 })),
       table: () => [["number", "singular value"], values.map((v, i) => [String(i + 1), String(v)])],
     });
   }

@@ -49,7 +49,7 @@ def diverges(analysis: Analysis, value: float | None, stderr: float | None) -> b
 
 def effect_text(analysis: Analysis, value: float | None, stderr: float | None) -> str:
     if diverges(analysis, value, stderr):
-        return f"diverges ({number(value, 2)} ± {number(stderr, 2)})"
+        return f"diverges ({estimate(value, stderr)})"
     return estimate(value, stderr)
 
 

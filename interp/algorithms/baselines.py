@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,9 +45,10 @@ def regression_baselines(tuning: TuningSet, weight_std: float = 1.0) -> tuple[Ba
     out.append(Baseline("ols", "least squares", ConstRR(penalty=0.0).weights))
     out.append(Baseline("constrr", f"ridge, one penalty ({const.penalty:.3g})", const.weights))
     if tuning.statistics.context > tuning.statistics.dim:
-        out.append(Baseline("adarr", "ridge, noise from residuals", AdaRR(weight_std=weight_std).weights))
+        out.append(Baseline("adarr", "adaptive ridge", AdaRR(weight_std=weight_std).weights))
         tuned = tune_tuned(tuning)
-        label = f"ridge, noise from residuals (x {tuned.factor:.3g}, capped at {tuned.cap:.3g})"
+        limit = f" up to {tuned.cap:.3g}" if math.isfinite(tuned.cap) else ""
+        label = f"tuned adaptive ridge (x {tuned.factor:.3g}{limit})"
         out.append(Baseline("tunedrr", label, tuned.weights))
     return tuple(out)
 

@@ -121,7 +121,7 @@ def test_hover_shows_what_the_regression_section_holds(open_report: Open, analys
     value, stderr = ada.excess[8], ada.stderr[8]
     assert value is not None
     shown = hover(opened, "plot-profile", 4.0, value)
-    assert shown == f"ridge, noise from residuals, σ = 4: {estimate(value, stderr)}"
+    assert shown == f"adaptive ridge, σ = 4: {estimate(value, stderr)}"
     kept = known.filters[-1].bins[4]
     assert hover(opened, "plot-filter-4", kept.eigenvalue, kept.filter) == (
         f"σ 3.3 to 5, eigenvalue 25: {estimate(kept.filter, kept.stderr)}"

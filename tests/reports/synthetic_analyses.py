@@ -44,8 +44,8 @@ BASELINES = {
     "gd-4": ("4 GD steps (tuned)", 3.9917),
     "gd-8": ("8 GD steps (tuned)", 3.9302),
     "constrr": ("ridge, one penalty (8.41)", 3.8211),
-    "adarr": ("ridge, noise from residuals", 3.3013),
-    "tunedrr": ("ridge, noise from residuals (x 1.3, capped at 17.5)", 3.2324),
+    "adarr": ("adaptive ridge", 3.3013),
+    "tunedrr": ("tuned adaptive ridge (x 1.3 up to 17.5)", 3.2324),
 }
 
 

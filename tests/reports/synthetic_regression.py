@@ -29,7 +29,7 @@ LABELS = {
     "gd-2": "2 GD steps (tuned)",
     "ols": "least squares",
     "constrr": "ridge, one penalty (8.41)",
-    "adarr": "ridge, noise from residuals",
+    "adarr": "adaptive ridge",
 }
 
 

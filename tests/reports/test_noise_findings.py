@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interp.reports import noise_findings as findings
 from interp.results import NoiseProfile
 
-ADA = "“ridge, noise from residuals”"
+ADA = "adaptive ridge"
 
 
 def test_profile_says_where_the_network_wins_and_where_it_loses() -> None:
