@@ -167,11 +167,10 @@ def no_verdict(why: str) -> Verdict:
 def _task_sentence(
     solves: bool, share: float | None, network: float | None, null: float | None, oracle: float | None
 ) -> str:
-    figures = (
-        ""
-        if network is None
-        else f" (mean squared error {network:.3g}; predicting zero {null:.3g}, optimum {oracle:.3g})"
-    )
+    figures = ""
+    if network is not None and null is not None and oracle is not None:
+        optimum = "0 to rounding" if oracle < 1e-15 * null else f"{oracle:.3g}"
+        figures = f" (mean squared error {network:.3g}; predicting zero {null:.3g}, optimum {optimum})"
     if not solves:
         return f"Does not solve the task{figures}."
     return f"It solves the task{figures}, {share:.0%} of what the optimum gains."

@@ -93,8 +93,8 @@ def _print(table: list[dict[str, Any]]) -> None:
         shown.add_row(
             row["cell"],
             f"{row['paper']:.3g}",
-            f"{row['ours']:.4g} ± {row['stderr']:.1g}",
-            f"{row['ratio']:.3f} ± {row['ratio_stderr']:.1g}",
+            f"{row['ours']:.3g} ± {row['stderr']:.1g}",
+            f"{row['ratio']:.3g} ± {row['ratio_stderr']:.1g}",
             "yes" if row["within_bar"] else "no",
             f"{row['wall_seconds']:.0f}",
         )

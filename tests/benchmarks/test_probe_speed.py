@@ -1,7 +1,7 @@
 """What the moments of a pass cost beside the forward pass itself. Nothing here can fail on a slow machine.
 
 Each benchmark times one thing and, in turn with it, the forward pass on the same prompts; the ratio of the two, the
-median over rounds, is in the column "extra info" (``pytest tests/benchmarks --slow --benchmark-columns=median
+median over rounds, is in the column "extra info" (``pytest tests/benchmarks --slow -n0 --benchmark-columns=median
 --benchmark-json=FILE``). Ratios of one run hold when the machine's speed drifts, seconds do not.
 """
 
