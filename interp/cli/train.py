@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from interp.cli.running import SEED, expect_writable, progress_line
+from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
 
 __all__ = ["command"]
 
@@ -26,7 +26,7 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
     with progress_line() as progress:
         progress("loading")
         from interp.checkpoints.canonical import write_checkpoint
-        from interp.models.training import Step, load_recipe, train
+        from interp.models.training import Recipe, Step, load_recipe, train, train_on_sequences
 
         plan = load_recipe(recipe)
         if seed is not None:
@@ -34,24 +34,38 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         target = Path(out if out is not None else f"{plan.name}.safetensors")
         expect_writable("--out", target, recipe)
 
+        record = target.with_name(f"{target.name}.training")
+
         def watch(step: Step) -> None:
             progress(f"{step.name}: iteration {step.iteration}, adjusted loss {step.loss:.6g}")
 
-        trained = train(plan, record=target.with_name(f"{target.name}.training"), watch=watch)
+        def follow(stage: int, step: int, loss: float) -> None:
+            progress(f"stage {stage}: step {step}, loss {loss:.4g}")
+
+        if isinstance(plan, Recipe):
+            trained = train(plan, record=record, watch=watch)
+            measure, loss, count = "adjusted_loss", trained.adjusted_loss, {"iterations": trained.iterations}
+            words = f"half mean squared error above the optimum, {trained.prompts} fresh prompts"
+        else:
+            use_one_thread()
+            trained = train_on_sequences(plan, record=record, watch=follow)
+            measure, loss, count = "loss", trained.loss, {"steps": trained.steps}
+            words = f"half the squared error of the next state, {trained.prompts} fresh sequences"
         write_checkpoint(trained.model, target)
     if as_json:
         summary = {
             "recipe": plan.to_dict(),
             "checkpoint": str(target),
-            "adjusted_loss": trained.adjusted_loss,
+            measure: loss,
             "stderr": trained.stderr,
             "prompts": trained.prompts,
-            "iterations": trained.iterations,
+            **count,
             "seconds": trained.seconds,
         }
         click.echo(json.dumps(summary, indent=2))
         return
+    done = ", ".join(f"{value} {name}" for name, value in count.items())
     click.echo(
-        f"{target}: adjusted loss {trained.adjusted_loss:.4g} +- {trained.stderr:.2g} (half mean squared error above "
-        f"the optimum, {trained.prompts} fresh prompts), {trained.iterations} iterations, {trained.seconds:.0f} s"
+        f"{target}: {measure.replace('_', ' ')} {loss:.4g} +- {trained.stderr:.2g} ({words}), {done}, "
+        f"{trained.seconds:.0f} s"
     )

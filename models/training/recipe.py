@@ -11,6 +11,8 @@ parametrisation = "diag"     gd++ | diag | free | full | merged (see ``interp.mo
 layers = 4
 heads = 1                    optional, as are tokens, attention, residual and readout (fields of a checkpoint)
 [optimiser]                  every field optional, see ``Optimiser``
+
+Recipes of causal models of linear dynamics have a module of their own, ``interp.models.training.sequence_recipe``.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from typing import Any
 
 from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoisyRegression, task_from_dict
+from interp.models.tasks import LinearDynamics, NoisyRegression, task_from_dict
 from interp.models.training.parametrisation import Parametrisation, parametrisation
+from interp.models.training.sequence_recipe import SequenceRecipe
 
 __all__ = ["Optimiser", "Recipe", "load_recipe", "recipe_names"]
 
@@ -195,8 +198,8 @@ def recipe_names() -> list[str]:
     return sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
-def load_recipe(source: str) -> Recipe:
-    """A recipe from a TOML file, or one that ships, by name.
+def load_recipe(source: str) -> Recipe | SequenceRecipe:
+    """A recipe from a TOML file, or one that ships, by name. Its task says which kind it is.
 
     Raises UsageError when there is neither, UnreadableFile when the file is not TOML, LayoutError when it is no recipe.
     """
@@ -218,4 +221,6 @@ def load_recipe(source: str) -> Recipe:
         fields = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UnreadableFile(f"{source} is not valid TOML: {error}") from None
-    return Recipe.from_dict(fields)
+    task = fields.get("task")
+    kind = SequenceRecipe if isinstance(task, dict) and task.get("name") == LinearDynamics.name else Recipe
+    return kind.from_dict(fields)

@@ -1,0 +1,184 @@
+"""Recipes of causal models of linear dynamics: a TOML file with the same parts as any recipe.
+
+name = "lsa-2"
+[task]
+name = "linear_dynamics"
+dim = 10
+context = 50
+[model]
+layers = 2
+heads = 4
+key = 20                     optional: the size of keys in a stage that moves "factors"
+clip = 4.0                   optional, as are tokens, attention, residual and readout (fields of a checkpoint)
+[optimiser]
+seed = 0
+initial_std = 0.02
+stages = [{ weights = "block", steps = 1000, rate = 0.01, batch = 64 },
+          { weights = "products", steps = 500, rate = 0.0003 }]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.specification import ModelSpec
+from interp.models.tasks import LinearDynamics
+from interp.models.training.sequences import WEIGHTS, Stage
+
+__all__ = ["SequenceOptimiser", "SequenceRecipe"]
+
+CHANNELS = {
+    3: ("out", "state", "previous"),
+    4: ("out", "query", "state", "previous"),
+}
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceOptimiser:
+    """How the weights are found: see ``interp.models.training.sequences``."""
+
+    stages: tuple[Stage, ...]
+    seed: int = 0
+    initial_std: float = 0.02
+    evaluation_prompts: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not self.stages:
+            raise LayoutError("optimiser.stages is empty, expected one stage or more")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
+            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number from 0 to 2^32 - 1")
+        _require_positive("optimiser.initial_std", self.initial_std)
+        _require_count("optimiser.evaluation_prompts", self.evaluation_prompts)
+        for index, stage in enumerate(self.stages):
+            where = f"optimiser.stages[{index}]"
+            _require_word(f"{where}.weights", stage.weights, WEIGHTS)
+            _require_word(f"{where}.schedule", stage.schedule, SCHEDULES)
+            _require_count(f"{where}.steps", stage.steps)
+            _require_count(f"{where}.batch", stage.batch)
+            _require_positive(f"{where}.rate", stage.rate)
+            if not _is_number(stage.weight_decay) or stage.weight_decay < 0:
+                raise LayoutError(f"{where}.weight_decay is {stage.weight_decay!r}, expected a number of 0 or more")
+            if index and stage.weights != "products":
+                raise LayoutError(
+                    f'{where}.weights is {stage.weights!r}, expected "products": what an earlier stage has reached is '
+                    f"Q and P"
+                )
+
+    @classmethod
+    def from_dict(cls, fields: object) -> SequenceOptimiser:
+        values = dict(_table(fields, "optimiser", [f.name for f in dataclasses.fields(cls)]))
+        listed = values.get("stages")
+        if not isinstance(listed, (list, tuple)):
+            raise LayoutError(f"optimiser.stages is {listed!r}, expected a list of tables")
+        names = [f.name for f in dataclasses.fields(Stage)]
+        stages = []
+        for index, entry in enumerate(listed):
+            stage = _table(entry, f"optimiser.stages[{index}]", names)
+            for key in ("weights", "steps", "rate"):
+                if key not in stage:
+                    raise LayoutError(f"optimiser.stages[{index}] has no {key!r}")
+            stages.append(Stage(**stage))
+        return cls(**{**values, "stages": tuple(stages)})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "stages": [dataclasses.asdict(stage) for stage in self.stages]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceRecipe:
+    """One training run of a causal model."""
+
+    name: str
+    task: LinearDynamics
+    spec: ModelSpec
+    layers: int
+    optimiser: SequenceOptimiser = field()
+    heads: int = 1
+    key: int = 20
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or "/" in self.name:
+            raise LayoutError(f"the recipe's name is {self.name!r}, expected a word such as 'lsa-2'")
+        for name in ("layers", "heads", "key"):
+            _require_count(f"model.{name}", getattr(self, name))
+        if self.spec.attention.keys != "causal":
+            raise LayoutError(f"model.attention.keys is {self.spec.attention.keys!r}, expected 'causal'")
+        self.task.sample(1, 0).inputs(self.spec)  # raises where the channels do not fit the task
+
+    def with_seed(self, seed: int) -> SequenceRecipe:
+        return dataclasses.replace(self, optimiser=dataclasses.replace(self.optimiser, seed=seed))
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> SequenceRecipe:
+        """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
+        fields = _table(fields, "the recipe", ["name", "task", "model", "optimiser"])
+        for key in ("name", "task", "model", "optimiser"):
+            if key not in fields:
+                raise LayoutError(f"the recipe has no {key!r}, expected name, [task], [model] and [optimiser]")
+        task = LinearDynamics.from_dict(fields["task"])
+        canonical = ["tokens", "attention", "residual", "clip", "readout"]
+        model = _table(fields["model"], "model", ["layers", "heads", "key", *canonical])
+        if "layers" not in model:
+            raise LayoutError("the recipe has no model.layers")
+        names = CHANNELS[len(task.tokens) if task.tokens is not None and len(task.tokens) in CHANNELS else 4]
+        described = {
+            "tokens": [[name, task.dim] for name in names],
+            "attention": {"keys": "causal"},
+            "readout": {"channel": "out", "sign": 1},
+            **{key: model[key] for key in canonical if key in model},
+        }
+        return cls(
+            name=fields["name"],
+            task=task,
+            spec=ModelSpec.from_dict({**described, "task": task.to_dict()}),
+            optimiser=SequenceOptimiser.from_dict(fields["optimiser"]),
+            **{key: model[key] for key in ("layers", "heads", "key") if key in model},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        described = self.spec.to_dict()
+        return {
+            "name": self.name,
+            "task": self.task.to_dict(),
+            "model": {
+                "layers": self.layers,
+                "heads": self.heads,
+                "key": self.key,
+                **{key: described[key] for key in ("tokens", "attention", "residual", "clip", "readout")},
+            },
+            "optimiser": self.optimiser.to_dict(),
+        }
+
+
+def _table(fields: object, where: str, known: list[str]) -> Mapping[str, Any]:
+    if not isinstance(fields, Mapping):
+        raise LayoutError(f"{where} is {fields!r}, expected a table")
+    for key in fields:
+        if key not in known:
+            raise LayoutError(f"unknown field {key!r} in {where}; {did_you_mean(str(key), known)}")
+    return fields
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _require_positive(where: str, value: Any) -> None:
+    if not _is_number(value) or value <= 0:
+        raise LayoutError(f"{where} is {value!r}, expected a positive number")
+
+
+def _require_count(where: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise LayoutError(f"{where} is {value!r}, expected a whole number of 1 or more")
+
+
+def _require_word(where: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise LayoutError(f"{where} is {value!r}; {did_you_mean(str(value), known)}")
