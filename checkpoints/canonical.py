@@ -2,7 +2,8 @@
 
 ``__metadata__["interp"]`` holds {"format": "interp-linear-transformer", "version": 1, "tokens": …, "attention": …,
 "residual": …, "clip": …, "readout": …, "task": …, "provenance": …}, the fields of ``ModelSpec``. Q and P are
-(layers, heads, D, D) in float16, bfloat16, float32 or float64, and come back bit for bit.
+(layers, heads, D, D) in float16, bfloat16, float32 or float64, and come back bit for bit. Fields that say of an
+embedding, LayerNorm or a flat read-out ask for further tensors of the same dtype (``ModelSpec.tensors``).
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class CanonicalHeader:
 
     def load(self) -> LinearTransformer:
         """The model, in the dtype of the file."""
-        tensors = self.arrays.load(("Q", "P"))
-        return LinearTransformer(spec=self.spec, Q=tensors["Q"], P=tensors["P"])
+        found = self.arrays.load(("Q", "P", *self.spec.tensors(self.shape[0])))
+        return LinearTransformer(spec=self.spec, Q=found.pop("Q"), P=found.pop("P"), tensors=found)
 
 
 def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> None:
@@ -50,7 +51,7 @@ def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> 
     Raises LayoutError for a dtype outside the format, UsageError for a task or provenance that JSON cannot hold and
     for a place that cannot be written.
     """
-    _check_dtypes(*(str(value.dtype).removeprefix("torch.") for value in (model.Q, model.P)), where="the model")
+    _check_dtypes({name: str(value.dtype).removeprefix("torch.") for name, value in model.named()}, where="the model")
     try:
         fields = json.dumps(
             {"format": FORMAT, "version": VERSION, **model.spec.to_dict()},
@@ -60,8 +61,7 @@ def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> 
         raise UsageError(f"the task or provenance of the model cannot be written as JSON: {error}") from error
     # Clones: safetensors refuses tensors that share memory, as Q and P of a symmetric construction may.
     tensors = {
-        name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, value in (("P", model.P), ("Q", model.Q))
+        name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in sorted(model.named())
     }
     write_atomically(path, safetensors.torch.save(tensors, metadata={_KEY: fields}))
 
@@ -101,20 +101,26 @@ def canonical_header(arrays: ArrayFile) -> CanonicalHeader | None:
             "a newer interp-probe reads it"
         )
     spec = _specification(fields, path)
-    missing, unknown = {"Q", "P"} - set(arrays.arrays), set(arrays.arrays) - {"Q", "P"}
+    expected = {"Q", "P", *spec.tensors(1)}
+    missing, unknown = expected - set(arrays.arrays), set(arrays.arrays) - expected
     if missing or unknown:
+        wanted = ", ".join(sorted(expected - {"Q", "P"}))
         raise LayoutError(
-            f"{path} holds {arrays.seen()}, expected Q and P alone in a canonical checkpoint of version {VERSION}"
+            f"{path} holds {arrays.seen()}, expected "
+            + (f"Q, P, {wanted}, which its fields ask for," if wanted else "Q and P alone")
+            + f" in a canonical checkpoint of version {VERSION}"
             + ("; a newer interp-probe may know the others" if not missing else "")
         )
-    Q, P = arrays.arrays["Q"], arrays.arrays["P"]
-    _check_dtypes(Q.dtype, P.dtype, where=path)
-    # On the meta device tensors have a shape and no data: the model checks its shapes against the channels.
-    LinearTransformer(
-        spec=spec,
-        Q=torch.empty(Q.shape, dtype=FLOATS[Q.dtype], device="meta"),
-        P=torch.empty(P.shape, dtype=FLOATS[P.dtype], device="meta"),
-    )
+    _check_dtypes({name: arrays.arrays[name].dtype for name in ("Q", "P", *sorted(expected - {"Q", "P"}))}, where=path)
+    # On the meta device tensors have a shape and no data: the model checks its shapes against its fields.
+    empty = {
+        name: torch.empty(info.shape, dtype=FLOATS[info.dtype], device="meta") for name, info in arrays.arrays.items()
+    }
+    Q = arrays.arrays["Q"]
+    try:
+        LinearTransformer(spec=spec, Q=empty.pop("Q"), P=empty.pop("P"), tensors=empty)
+    except LayoutError as error:
+        raise LayoutError(f"{path}: {error}") from error
     return CanonicalHeader(
         arrays=arrays, spec=spec, dtype=Q.dtype, shape=(Q.shape[0], Q.shape[1], Q.shape[2], Q.shape[3])
     )
@@ -127,6 +133,9 @@ def _specification(fields: Mapping[str, Any], path: os.PathLike[str]) -> ModelSp
         raise LayoutError(f"{path}: {error}") from error
 
 
-def _check_dtypes(Q: str, P: str, *, where: object) -> None:
-    if Q not in FLOATS or P != Q:
-        raise LayoutError(f"{where} has Q in {Q} and P in {P}, expected both in one of {', '.join(FLOATS)}")
+def _check_dtypes(dtypes: Mapping[str, str], *, where: object) -> None:
+    if len(set(dtypes.values())) > 1 or dtypes["Q"] not in FLOATS:
+        found = " and ".join(f"{name} in {dtype}" for name, dtype in dtypes.items())
+        raise LayoutError(
+            f"{where} has {found}, expected {'both' if len(dtypes) == 2 else 'all'} in one of {', '.join(FLOATS)}"
+        )

@@ -21,7 +21,7 @@ from interp.basis import BasisMap
 from interp.checkpoints.opening import Checkpoint, open_checkpoint
 from interp.explored import LAYER_MAPS, MATRICES, Coefficient, Exploration, Explored, Gauge
 from interp.gauge import LiveCoordinates, live_coordinates
-from interp.models.errors import InterpProbeError, UsageError
+from interp.models.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
@@ -60,6 +60,11 @@ def explore(
         raise UsageError("no checkpoint to explore, expected at least one")
     progress(f"reading {references[0]}")
     first = open_checkpoint(references[0], spec)
+    if first.model.spec.embedding is not None:
+        raise LayoutError(
+            f"the tokens of {first.name} are embedded, so its matrices have no channels to show by name; interp-probe "
+            f"{first.name} --report draws them"
+        )
     in_series = len(references) > 2
     steps = [_step(references[0], first, in_series)]
     size = first.model.Q.numel() + first.model.P.numel()

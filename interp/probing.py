@@ -18,7 +18,7 @@ from torch import Tensor
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.models.errors import LayoutError, UsageError
-from interp.models.tasks import LinearDynamics, NoisyRegression, any_task_from_dict
+from interp.models.tasks import LinearDynamics, NoisyRegression, SimpleRegression, any_task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
 from interp.probes.activations import Prompts, Reader, Task, stream
@@ -71,7 +71,13 @@ def probe_checkpoint(
     for weights that are not finite.
     """
     model = checkpoint.model.require_finite().to(torch.float64)
-    task: Task = any_task_from_dict(model.spec.task)
+    task = any_task_from_dict(model.spec.task)
+    if isinstance(task, SimpleRegression):
+        raise LayoutError(
+            f"task.name is {task.name!r}, for which there are no probes; expected {NoisyRegression.name!r} or "
+            f"{LinearDynamics.name!r}. interp-probe CHECKPOINT says what the slots of its tokens hold"
+        )
+    model.require_plain("a probe of this task")
     if isinstance(task, LinearDynamics) and model.spec.attention.keys != "causal":
         raise LayoutError(
             f"attention.keys is {model.spec.attention.keys!r}, expected 'causal' for {task.name}, whose every token is "

@@ -38,7 +38,7 @@ def checkpoint_info(checkpoint: Checkpoint) -> CheckpointInfo:
         readout_sign=spec.readout.sign,
         layers=model.layers,
         heads=model.heads,
-        parameters=model.Q.numel() + model.P.numel(),
+        parameters=model.parameters,
         notes=checkpoint.notes,
     )
 

@@ -7,6 +7,9 @@ the model is defined, and shares nothing with the Gram path (``interp.models.gra
     out_h(i)      = s * sum_{j in J(i)} score_h(i, j) P_h e_j               blocks.{l}.attn.hook_head_out
     e_i          <- clip(e_i + sum_h out_h(i))                              blocks.{l}.hook_attn_out, hook_resid_post
 
+Embedded models first map every token to W e + b (embed.hook_embed). With LayerNorm the sum e_i + sum_h out_h(i) is
+blocks.{l}.hook_resid_mid, and blocks.{l}.ln.hook_scale the standard deviation that it is divided by.
+
 It is also the one module that imports transformer_lens, and it makes the hooks of that library safe: a name that does
 not exist, a filter that selects nothing, a hook that changes a shape or never runs are errors instead of silence.
 """
@@ -53,6 +56,15 @@ class HookedLinearTransformer(HookedRootModule):
     blocks.{l}.hook_resid_post      (batch, pos, D)                 the tokens after the layer (and after the clip)
     ==============================  ==============================  =================================================
 
+    Only in models with an embedding or with LayerNorm:
+
+    ==============================  ==============================  =================================================
+    embed.hook_embed                (batch, pos, D)                 the embedded tokens
+    blocks.{l}.hook_resid_mid       (batch, pos, D)                 the tokens plus their update, before LayerNorm
+    blocks.{l}.ln.hook_scale        (batch, pos, 1)                 sqrt(variance over the D entries + eps)
+    blocks.{l}.ln.hook_normalized   (batch, pos, D)                 what LayerNorm makes of them, gain and bias included
+    ==============================  ==============================  =================================================
+
     A hook is called as ``fn(tensor, hook=point)``. It may return a tensor of the same shape and dtype, or edit its
     argument in place, which is its own copy: both change the rest of the run, and neither the caller's input.
 
@@ -65,13 +77,18 @@ class HookedLinearTransformer(HookedRootModule):
     def __init__(self, model: LinearTransformer) -> None:
         """Raises UsageError when the weights are not both float32 or both float64."""
         super().__init__()
-        if model.Q.dtype not in (torch.float32, torch.float64) or model.P.dtype != model.Q.dtype:
-            raise UsageError(
-                f"Q has dtype {model.Q.dtype} and P {model.P.dtype}, expected both float32 or both float64; "
-                f"convert with model.to(torch.float64)"
-            )
+        dtypes = {name: value.dtype for name, value in model.named()}
+        if model.Q.dtype not in (torch.float32, torch.float64) or len(set(dtypes.values())) > 1:
+            found = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes.items())
+            raise UsageError(f"{found}, expected all float32 or all float64; convert with model.to(torch.float64)")
         self.spec = model.spec
-        self.blocks = nn.ModuleList(_Block(Q, P, model.spec) for Q, P in zip(model.Q, model.P, strict=True))
+        self.embed = None
+        if model.spec.embedding is not None:
+            self.embed = _Embedding(model.tensors["embedding.weight"], model.tensors["embedding.bias"])
+        self.blocks = nn.ModuleList(_Block(model, layer) for layer in range(model.layers))
+        self.unembed = None
+        if model.spec.readout.flat:
+            self.unembed = _FlatReadout(model.tensors["readout.weight"], model.tensors["readout.bias"])
         self.setup()  # names the hook points, so it comes last
 
     def forward(self, tokens: Tensor, query: Tensor | None = None) -> Float[Tensor, "batch query output"]:
@@ -105,8 +122,12 @@ class HookedLinearTransformer(HookedRootModule):
             tokens = torch.cat([tokens, query], dim=1)
         sources = given if self.spec.attention.keys == "context" else tokens.shape[1]
         scale = self.spec.attention.factor(given)
+        if self.embed is not None:
+            tokens = self.embed(tokens)
         for block in self.blocks:
             tokens = block(tokens, sources, scale)
+        if self.unembed is not None:
+            return self.spec.readout.sign * self.unembed(tokens)
         read = tokens if causal else tokens[:, given:]
         return self.spec.readout.sign * read[..., self.spec.channel(self.spec.readout.channel).indices]
 
@@ -308,18 +329,31 @@ class HookedLinearTransformer(HookedRootModule):
 
 
 class _Block(nn.Module):
-    def __init__(self, Q: Float[Tensor, "head D D"], P: Float[Tensor, "head D D"], spec: ModelSpec) -> None:
+    def __init__(self, model: LinearTransformer, layer: int) -> None:
         super().__init__()
+        spec = model.spec
         self.residual, self.clip = spec.residual, spec.clip
         self.hook_resid_pre = _CheckedHookPoint()
-        self.attn = _Attention(Q, P, causal=spec.attention.keys == "causal")
+        self.attn = _Attention(model.Q[layer], model.P[layer], causal=spec.attention.keys == "causal")
         self.hook_attn_out = _CheckedHookPoint()
+        self.ln = None
+        if spec.layernorm is not None:
+            self.hook_resid_mid = _CheckedHookPoint()
+            gain, bias = (model.tensors.get(f"layernorm.{name}") for name in ("gain", "bias"))
+            self.ln = _LayerNorm(
+                spec.layernorm.eps, None if gain is None else gain[layer], None if bias is None else bias[layer]
+            )
+            self.outside = spec.layernorm.placement == "before-skip"
         self.hook_resid_post = _CheckedHookPoint()
 
     def forward(self, tokens: Float[Tensor, "batch pos D"], sources: int, scale: float) -> Float[Tensor, "batch pos D"]:
         tokens = self.hook_resid_pre(tokens)
         update = self.hook_attn_out(self.attn(tokens, tokens[:, :sources], scale))
-        tokens = tokens + update if self.residual else update
+        before, tokens = tokens, tokens + update if self.residual else update
+        if self.ln is not None:
+            tokens = self.ln(self.hook_resid_mid(tokens))
+            if self.outside:
+                tokens = before + tokens
         if self.clip is not None:
             tokens = tokens.clamp(-self.clip, self.clip)
         return self.hook_resid_post(tokens)
@@ -345,6 +379,58 @@ class _Attention(nn.Module):
             scores = scores.tril()  # j <= i, self included
         values = torch.einsum("hac,bjc->bhja", self.P, keys)
         return self.hook_head_out(scale * (self.hook_scores(scores) @ values)).sum(dim=1)
+
+
+class _LayerNorm(nn.Module):
+    gain: Tensor | None
+    bias: Tensor | None
+
+    def __init__(self, eps: float, gain: Float[Tensor, " D"] | None, bias: Float[Tensor, " D"] | None) -> None:
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("gain", None if gain is None else gain.detach().clone())
+        self.register_buffer("bias", None if bias is None else bias.detach().clone())
+        self.hook_scale = _CheckedHookPoint()
+        self.hook_normalized = _CheckedHookPoint()
+
+    def forward(self, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch pos D"]:
+        centred = tokens - tokens.mean(-1, keepdim=True)
+        out = centred / self.hook_scale((centred.square().mean(-1, keepdim=True) + self.eps).sqrt())
+        if self.gain is not None and self.bias is not None:
+            out = self.gain * out + self.bias
+        return self.hook_normalized(out)
+
+
+class _Embedding(nn.Module):
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, weight: Float[Tensor, "D token"], bias: Float[Tensor, " D"]) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight.detach().clone())
+        self.register_buffer("bias", bias.detach().clone())
+        self.hook_embed = _CheckedHookPoint()
+
+    def forward(self, tokens: Float[Tensor, "batch pos token"]) -> Float[Tensor, "batch pos D"]:
+        return self.hook_embed(tokens @ self.weight.mT + self.bias)
+
+
+class _FlatReadout(nn.Module):
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, weight: Float[Tensor, "pos D"], bias: Float[Tensor, "1"]) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight.detach().clone())
+        self.register_buffer("bias", bias.detach().clone())
+
+    def forward(self, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch 1 1"]:
+        if tokens.shape[1] != len(self.weight):
+            raise UsageError(
+                f"got prompts of {tokens.shape[1]} tokens, but the flat read-out has weights for {len(self.weight)}; "
+                f"expected {len(self.weight) - 1} context tokens and one query"
+            )
+        return (torch.einsum("bia,ia->b", tokens, self.weight) + self.bias)[:, None, None]
 
 
 class _CheckedHookPoint(HookPoint):

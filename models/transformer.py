@@ -1,14 +1,15 @@
-"""The one canonical model: a specification and the two weight tensors Q and P."""
+"""The one canonical model: a specification, the two weight tensors Q and P, and what else it may have."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UnreadableFile
+from interp.models.errors import LayoutError, UnreadableFile, did_you_mean
 from interp.models.specification import ModelSpec
 
 __all__ = ["LinearTransformer"]
@@ -19,12 +20,14 @@ class LinearTransformer:
     """A linear transformer. ``Q[l, h]`` is [destination channel, source channel], ``P[l, h]`` is [output channel,
     source channel], both D x D, so that a layer updates e_i by s * sum_h sum_j (e_i^T Q_h e_j) P_h e_j.
 
-    Only the products matter to the network: Q = W_Q^T W_K and P = W_O W_V.
+    Only the products matter to the network: Q = W_Q^T W_K and P = W_O W_V. ``tensors`` are those that the
+    specification asks for beside them, by name (see ``ModelSpec.tensors``); most models have none.
     """
 
     spec: ModelSpec
     Q: Float[Tensor, "layer head channel channel"]
     P: Float[Tensor, "layer head channel channel"]
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in (("Q", self.Q), ("P", self.P)):
@@ -32,15 +35,43 @@ class LinearTransformer:
                 raise LayoutError(
                     f"{name} has shape {tuple(value.shape)}, expected (layers, heads, D, D), none of them 0"
                 )
-            if value.shape[2:] != (self.spec.width, self.spec.width):
+            D = self.spec.stream
+            if value.shape[2:] != (D, D):
+                origin = (
+                    f"channels {dict(self.spec.tokens)} add up" if self.spec.embedding is None else "embedding leads"
+                )
                 raise LayoutError(
-                    f"{name} has shape {tuple(value.shape)}, but the channels {dict(self.spec.tokens)} add up to "
-                    f"D = {self.spec.width}; expected (layers, heads, {self.spec.width}, {self.spec.width})"
+                    f"{name} has shape {tuple(value.shape)}, but the {origin} to D = {D}; "
+                    f"expected (layers, heads, {D}, {D})"
                 )
             if not value.is_floating_point():
                 raise LayoutError(f"{name} has dtype {value.dtype}, expected floating point")
         if self.Q.shape != self.P.shape:
             raise LayoutError(f"Q has shape {tuple(self.Q.shape)} and P {tuple(self.P.shape)}, expected the same")
+        self._check_tensors()
+
+    def _check_tensors(self) -> None:
+        wanted = self.spec.tensors(self.layers)
+        for name in self.tensors:
+            if name not in wanted:
+                raise LayoutError(
+                    f"the model has a tensor {name!r} that its fields do not ask for; {did_you_mean(name, wanted)}"
+                    if wanted
+                    else f"the model has a tensor {name!r} that its fields do not ask for, expected Q and P alone"
+                )
+        for name, shape in wanted.items():
+            value = self.tensors.get(name)
+            if value is None:
+                raise LayoutError(
+                    f"the model has no tensor {name!r}, which its fields ask for, of shape {_words(shape)}"
+                )
+            fits = len(value.shape) == len(shape) and all(
+                size == want or (want is None and size > 0) for size, want in zip(value.shape, shape, strict=True)
+            )
+            if not fits:
+                raise LayoutError(f"{name} has shape {tuple(value.shape)}, expected {_words(shape)}")
+            if not value.is_floating_point():
+                raise LayoutError(f"{name} has dtype {value.dtype}, expected floating point")
 
     @property
     def layers(self) -> int:
@@ -50,18 +81,42 @@ class LinearTransformer:
     def heads(self) -> int:
         return self.Q.shape[1]
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model has."""
+        return sum(value.numel() for _, value in self.named())
+
+    def named(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor by its name in the canonical checkpoint, Q and P first."""
+        yield from (("Q", self.Q), ("P", self.P), *self.tensors.items())
+
     def to(self, dtype: torch.dtype) -> LinearTransformer:
         """The same model in another precision; analysis is done in float64."""
-        return LinearTransformer(spec=self.spec, Q=self.Q.to(dtype), P=self.P.to(dtype))
+        tensors = {name: value.to(dtype) for name, value in self.tensors.items()}
+        return replace(self, Q=self.Q.to(dtype), P=self.P.to(dtype), tensors=tensors)
+
+    def require_plain(self, wanted: str) -> None:
+        """Raise LayoutError for a model that is more than attention layers, for which there is no ``wanted``."""
+        if self.spec.additions:
+            raise LayoutError(
+                f"the model has {' and '.join(self.spec.additions)}, expected attention layers alone, which {wanted} "
+                "describes in full; interp-probe CHECKPOINT and interp-probe inspect read such a model"
+            )
 
     def require_finite(self) -> LinearTransformer:
-        """Raise UnreadableFile naming the first tensor and layer that hold NaN or Inf."""
-        for name, value in (("Q", self.Q), ("P", self.P)):
+        """Raise UnreadableFile naming the first tensor and place that hold NaN or Inf."""
+        for name, value in self.named():
             bad = ~torch.isfinite(value)
             if bool(bad.any()):
-                layer, head = torch.nonzero(bad)[0, :2].tolist()
+                place = torch.nonzero(bad)[0].tolist()
+                where = f"layer {place[0]}, head {place[1]}" if name in ("Q", "P") else f"at {place}"
                 raise UnreadableFile(
-                    f"{int(bad.sum())} of {value.numel()} values of {name} are NaN or infinite (first in layer "
-                    f"{layer}, head {head}); expected finite weights, so the training run that wrote them has diverged"
+                    f"{int(bad.sum())} of {value.numel()} values of {name} are NaN or infinite (first in {where}); "
+                    "expected finite weights, so the training run that wrote them has diverged"
                 )
         return self
+
+
+def _words(shape: tuple[int | None, ...]) -> str:
+    sizes = ["any" if size is None else str(size) for size in shape]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -8,23 +8,27 @@ from typing import Any
 from interp.models.errors import LayoutError, did_you_mean
 from interp.models.tasks.linear_dynamics import DynamicsPrompts, LinearDynamics
 from interp.models.tasks.noisy_regression import GramPrompts, NoiseLaw, NoisyRegression, RegressionPrompts
+from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, SimpleRegression
 
 __all__ = [
     "TASKS",
     "DynamicsPrompts",
     "GramPrompts",
+    "LeastSquares",
     "LinearDynamics",
     "NoiseLaw",
     "NoisyRegression",
     "RegressionPrompts",
+    "SimplePrompts",
+    "SimpleRegression",
     "any_task_from_dict",
     "task_from_dict",
 ]
 
-TASKS = {NoisyRegression.name: NoisyRegression, LinearDynamics.name: LinearDynamics}
+TASKS = {task.name: task for task in (NoisyRegression, LinearDynamics, SimpleRegression)}
 
 
-def any_task_from_dict(fields: Mapping[str, Any] | None) -> NoisyRegression | LinearDynamics:
+def any_task_from_dict(fields: Mapping[str, Any] | None) -> NoisyRegression | LinearDynamics | SimpleRegression:
     """The task a checkpoint names. Raises LayoutError when there is none, or none this version knows."""
     if fields is None:
         raise LayoutError(
@@ -42,7 +46,7 @@ def task_from_dict(fields: Mapping[str, Any] | None) -> NoisyRegression:
     task = any_task_from_dict(fields)
     if not isinstance(task, NoisyRegression):
         raise LayoutError(
-            f"task.name is {task.name!r}, expected {NoisyRegression.name!r}; other tasks can be inspected and probed "
-            f"(interp-probe inspect, interp-probe probe)"
+            f"task.name is {task.name!r}, expected {NoisyRegression.name!r}; interp-probe inspect shows what the "
+            f"file holds, and interp-probe probe reads {LinearDynamics.name!r}"
         )
     return task

@@ -194,7 +194,7 @@ def test_half_precision_weights_are_refused(dtype):
 
 def test_weights_of_two_dtypes_are_refused():
     model = random_model(ModelSpec(tokens=(("x", 2), ("y", 1))), 1, 1, 5, 0)
-    with pytest.raises(UsageError, match="both float32 or both float64"):
+    with pytest.raises(UsageError, match="all float32 or all float64"):
         HookedLinearTransformer(LinearTransformer(spec=model.spec, Q=model.Q.float(), P=model.P))
 
 

@@ -1,0 +1,188 @@
+"""Simple linear regression in context: one input, an intercept, and the least-squares prediction as the target.
+
+    x_i = m + s z_i,   y_i = theta_0 + theta_1 x_i + eps_i,   i = 1 .. N,   eps_i ~ N(0, sigma^2),   u = m + s z
+
+with z standard normal, and m ~ N(0, shift^2), s = exp(spread * N(0, 1)), theta ~ N(0, weight_std^2 I) and sigma ~ noise
+law drawn once per prompt. Tokens are (1, x_i, y_i), and (1, u, 0) for the query. The target is what least squares on
+the prompt's own examples predicts at u, so no error is unavoidable:
+
+    yhat(u) = ybar + (C / V) (u - xbar),   V = mean (x_i - xbar)^2,   C = mean (x_i - xbar)(y_i - ybar)             (1)
+
+Source: Hagiwara, arXiv 2607.15819, sections 1 to 2 (tokens, target). The paper's laws of x, theta and N are not known
+to us; the ones here are ours, with a variance of x that differs between prompts by more than an order of magnitude, so
+that dividing by it matters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.specification import ModelSpec
+from interp.models.tasks.noisy_regression import MEMORY, NoiseLaw, require_counts
+
+__all__ = ["CHANNELS", "LeastSquares", "SimplePrompts", "SimpleRegression"]
+
+CHANNELS = (("1", 1), ("x", 1), ("y", 1))
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Least squares on the examples of every prompt, in the terms of (1)."""
+
+    mean_x: Float[Tensor, " prompt"]
+    mean_y: Float[Tensor, " prompt"]
+    V: Float[Tensor, " prompt"]
+    C: Float[Tensor, " prompt"]
+    prediction: Float[Tensor, " prompt"]
+    leverage: Float[Tensor, " prompt"]  # h of the query among all N + 1 points
+    shrunken: Float[Tensor, " prompt"]  # (1 - h) (N + 1) / N yhat: (1) by sums over all N + 1 rows, y = 0 in the last
+
+
+@dataclass(frozen=True, eq=False)
+class SimplePrompts:
+    """A batch of prompts, with what generated them."""
+
+    x: Float[Tensor, "prompt context"]
+    y: Float[Tensor, "prompt context"]
+    x_query: Float[Tensor, " prompt"]
+    theta: Float[Tensor, "prompt 2"]
+    sigma: Float[Tensor, " prompt"]
+
+    @property
+    def count(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def context(self) -> int:
+        return self.x.shape[1]
+
+    @property
+    def target(self) -> Float[Tensor, "prompt query output"]:
+        """The least-squares prediction, one query and one output channel."""
+        return self.least_squares().prediction[:, None, None]
+
+    def least_squares(self) -> LeastSquares:
+        n = self.context
+        mean_x, mean_y = self.x.mean(1), self.y.mean(1)
+        x, y = self.x - mean_x[:, None], self.y - mean_y[:, None]
+        V, C = x.square().mean(1), (x * y).mean(1)
+        distance = self.x_query - mean_x
+        # With the query among them the mean moves by d / (n + 1) and the sum of squares grows by d^2 n / (n + 1).
+        spread = n * V + distance.square() * n / (n + 1)
+        leverage = 1 / (n + 1) + (distance * n / (n + 1)).square() / spread
+        prediction = mean_y + C / V * distance
+        shrunken = (1 - leverage) * (n + 1) / n * prediction
+        return LeastSquares(mean_x, mean_y, V, C, prediction, leverage, shrunken)
+
+    def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context 3"], Float[Tensor, "prompt 1 3"]]:
+        """The arguments of the forward pass: context tokens (1, x_i, y_i) and the query token (1, u, 0)."""
+        require_simple_channels(spec)
+        context = torch.stack([torch.ones_like(self.x), self.x, self.y], -1)
+        query = torch.stack([torch.ones_like(self.x_query), self.x_query, torch.zeros_like(self.x_query)], -1)
+        return context, query[:, None]
+
+    def rescaled(self, x: float = 1.0, y: float = 1.0) -> SimplePrompts:
+        """All inputs, the query too, times ``x``, and all labels times ``y``; theta and sigma follow."""
+        theta = torch.stack([self.theta[:, 0] * y, self.theta[:, 1] * y / x], -1)
+        return replace(
+            self, x=self.x * x, x_query=self.x_query * x, y=self.y * y, theta=theta, sigma=self.sigma * abs(y)
+        )
+
+    def __getitem__(self, index: slice | Tensor) -> SimplePrompts:
+        return SimplePrompts(self.x[index], self.y[index], self.x_query[index], self.theta[index], self.sigma[index])
+
+
+def require_simple_channels(spec: ModelSpec) -> None:
+    if spec.tokens != CHANNELS:
+        raise LayoutError(
+            f"the model's channels are {dict(spec.tokens)}, but simple_regression makes tokens of "
+            f"{', '.join(f'{name}: {size}' for name, size in CHANNELS)}, in this order"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimpleRegression:
+    """The task. ``context`` is N; ``shift`` and ``spread`` are the laws of the inputs' mean and scale."""
+
+    context: int
+    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.3,))  # noqa: RUF009 - frozen
+    shift: float = 0.5
+    spread: float = 0.5
+    weight_std: float = 1.0
+
+    name = "simple_regression"
+
+    def __post_init__(self) -> None:
+        require_counts({"context": self.context})
+        if self.context < 2:
+            raise LayoutError(f"task.context is {self.context}, expected 2 or more: one point determines no line")
+        for key in ("shift", "spread", "weight_std"):
+            value = getattr(self, key)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (number and math.isfinite(value) and value >= 0) or (key == "weight_std" and value == 0):
+                least = "a positive number" if key == "weight_std" else "a number of 0 or more"
+                raise LayoutError(f"task.{key} is {value!r}, expected {least}")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> SimpleRegression:
+        known = ("name", "context", "noise", "shift", "spread", "weight_std")
+        for key in fields:
+            if key not in known:
+                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
+        if "context" not in fields:
+            raise LayoutError("the task has no 'context', expected one for simple_regression")
+        given = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
+        if "noise" in given:
+            given["noise"] = NoiseLaw.from_dict(given["noise"])
+        for key in ("shift", "spread", "weight_std"):
+            if key in given and isinstance(given[key], int) and not isinstance(given[key], bool):
+                given[key] = float(given[key])
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "context": self.context,
+            "noise": self.noise.to_dict(),
+            "shift": self.shift,
+            "spread": self.spread,
+            "weight_std": self.weight_std,
+        }
+
+    def require_model(self, spec: ModelSpec, tokens: int | None = None) -> None:
+        """Raise LayoutError when the tokens of a model, or the ``tokens`` its flat read-out has weights for, are not
+        those of this task."""
+        require_simple_channels(spec)
+        if tokens is not None and tokens != self.context + 1:
+            raise LayoutError(
+                f"readout.weight has {tokens} rows, expected {self.context + 1}: task.context is {self.context}, and "
+                "the query is one more token"
+            )
+
+    def sample(self, count: int, seed: int) -> SimplePrompts:
+        """``count`` fresh prompts in float64; the same seed gives the same. Raises UsageError for too many."""
+        most = MEMORY // (16 * 8 * (self.context + 1))
+        if not 1 <= count <= most:
+            raise UsageError(
+                f"asked for {count} prompts of {self.context + 1} tokens, expected 1 to {most}, which fit in memory"
+            )
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        sigma = self.noise.sample(count, generator)
+        theta = self.weight_std * normal(count, 2)
+        mean, scale = self.shift * normal(count, 1), torch.exp(self.spread * normal(count, 1))
+        x = mean + scale * normal(count, self.context + 1)
+        x, x_query = x[:, :-1], x[:, -1]
+        y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * normal(count, self.context)
+        return SimplePrompts(x=x, y=y, x_query=x_query, theta=theta, sigma=sigma)
