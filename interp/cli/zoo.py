@@ -34,7 +34,8 @@ def command(as_json: bool) -> None:
 
 LEGEND = (
     "weights        what was trained: the two omegas of GD++ (gd++), diagonal P and Q\n"
-    "               (diag), all of P and Q (full), or Q alone with P = I (merged)\n"
+    "               (diag), all of P and Q (full), or Q alone with P = I (merged);\n"
+    "               of low rank (sketch), or one head per machine (machines)\n"
     "adjusted loss  half the mean squared error above the best possible one\n\n"
     "Next: interp-probe zoo:NAME"
 )
@@ -69,6 +70,6 @@ def _training(provenance: Mapping[str, Any]) -> tuple[str, str]:
     """What was trained and how far above the optimum it came, as far as the file says."""
     recipe, loss = provenance.get("recipe"), provenance.get("adjusted_loss")
     return (
-        recipe["model"]["parametrisation"] if recipe else "",
+        recipe["model"].get("parametrisation", recipe["model"].get("regime", "")) if recipe else "",
         f"{loss['mean']:.3g} ± {loss['stderr']:.1g}" if loss else "",
     )

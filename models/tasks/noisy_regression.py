@@ -22,7 +22,7 @@ from torch import Tensor
 from interp.models.errors import LayoutError, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 
-__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "require_counts"]
+__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "as_float", "require_counts"]
 
 MEMORY = 8 * 2**30  # bytes that the prompts of one sample may take
 
@@ -67,7 +67,7 @@ class NoiseLaw:
         return levels[(uniform * len(levels)).long().clamp(max=len(levels) - 1)]
 
 
-def _as_float(value: Any) -> Any:
+def as_float(value: Any) -> Any:
     """Whole numbers of a document as floats; anything else as it is, for the checks to refuse."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -182,8 +182,8 @@ class NoisyRegression:
             dim=fields["dim"],
             context=fields["context"],
             noise=NoiseLaw.from_dict(fields["noise"]),
-            covariance=None if covariance is None else tuple(_as_float(v) for v in covariance),
-            weight_std=_as_float(fields.get("weight_std", 1.0)),
+            covariance=None if covariance is None else tuple(as_float(v) for v in covariance),
+            weight_std=as_float(fields.get("weight_std", 1.0)),
         )
 
     def to_dict(self) -> dict[str, Any]:

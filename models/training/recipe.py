@@ -27,7 +27,8 @@ from typing import Any
 
 from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, NoisyRegression, task_from_dict
+from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, task_from_dict
+from interp.models.training.completion_recipe import CompletionRecipe
 from interp.models.training.parametrisation import Parametrisation, parametrisation
 from interp.models.training.sequence_recipe import SequenceRecipe
 
@@ -198,7 +199,7 @@ def recipe_names() -> list[str]:
     return sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
-def load_recipe(source: str) -> Recipe | SequenceRecipe:
+def load_recipe(source: str) -> Recipe | SequenceRecipe | CompletionRecipe:
     """A recipe from a TOML file, or one that ships, by name. Its task says which kind it is.
 
     Raises UsageError when there is neither, UnreadableFile when the file is not TOML, LayoutError when it is no recipe.
@@ -222,5 +223,6 @@ def load_recipe(source: str) -> Recipe | SequenceRecipe:
     except tomllib.TOMLDecodeError as error:
         raise UnreadableFile(f"{source} is not valid TOML: {error}") from None
     task = fields.get("task")
-    kind = SequenceRecipe if isinstance(task, dict) and task.get("name") == LinearDynamics.name else Recipe
+    kinds = {LinearDynamics.name: SequenceRecipe, MatrixCompletion.name: CompletionRecipe}
+    kind = kinds.get(str(task.get("name")), Recipe) if isinstance(task, dict) else Recipe
     return kind.from_dict(fields)

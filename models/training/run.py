@@ -6,39 +6,27 @@ import dataclasses
 import math
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 import interp
 from interp.models.errors import UsageError
+from interp.models.training.completion import fit
+from interp.models.training.completion_recipe import CompletionRecipe
 from interp.models.training.journal import Journal
 from interp.models.training.objective import adjusted_losses, one_core_a_chunk
 from interp.models.training.recipe import Recipe
 from interp.models.training.sample import fresh_sample
-from interp.models.training.search import Step, balanced, search
+from interp.models.training.search import balanced, search
+from interp.models.training.trained import EVALUATION_SEED, Step, Trained
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["Trained", "train"]
-
-EVALUATION_SEED = 902_417  # apart from every training seed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A trained model. ``adjusted_loss`` is 1/2 E (yhat - yhat_oracle)^2 on ``prompts`` fresh prompts."""
-
-    model: LinearTransformer
-    adjusted_loss: float
-    stderr: float
-    prompts: int
-    iterations: int
-    seconds: float
+__all__ = ["train"]
 
 
 def train(
-    recipe: Recipe,
+    recipe: Recipe | CompletionRecipe,
     *,
     record: Path | None = None,
     keep_record: bool = False,
@@ -50,6 +38,8 @@ def train(
 
     Raises UsageError when the record belongs to another recipe, or the training diverged.
     """
+    if isinstance(recipe, CompletionRecipe):
+        return fit(recipe, record, keep_record, watch)
     journal = Journal(recipe, record)
     family, optimiser = recipe.family(), recipe.optimiser
     with one_core_a_chunk():

@@ -12,7 +12,6 @@ step that helps them is taken back when the others pay too much for it, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -24,21 +23,13 @@ from interp.models.training.objective import loss
 from interp.models.training.parametrisation import Dense, Parametrisation
 from interp.models.training.recipe import Recipe
 from interp.models.training.sample import Sample, training_sample
+from interp.models.training.trained import Step
 
-__all__ = ["Step", "balanced", "search"]
+__all__ = ["balanced", "search"]
 
 CAP = 30.0  # in units of the loss reached on the sample before
 PRICE = 0.05  # what the logarithmic loss may pay, as a share of itself, for a smaller loss on rare prompts
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """One iteration of one minimisation, for people who watch."""
-
-    name: str
-    iteration: int
-    loss: float
 
 
 def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> Float[Tensor, "layer parameter"]:

@@ -19,8 +19,8 @@ from interp.models.errors import UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.training.recipe import Optimiser, Recipe
-from interp.models.training.run import Trained, train
-from interp.models.training.search import Step
+from interp.models.training.run import train
+from interp.models.training.trained import Step, Trained
 
 __all__ = ["PAPER", "Cell", "cells", "run_cells", "shipped_results"]
 

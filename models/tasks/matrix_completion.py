@@ -1,0 +1,298 @@
+"""Matrix completion: a partly visible matrix, whose hidden block is to be filled in.
+
+    X = [[A, C], [B, D]],   A: d x n,  C: d x n',  B: d' x n,  D: d' x n' hidden
+
+Rows are tokens (x: n, y: n'): the d context tokens are the rows (A_i, C_i), the d' query tokens (B_j, 0). Without noise
+the best answer is the Nystrom estimate B A^+ C, exact when rank A = rank X. Two laws of X:
+
+- low rank: X = R_1 R_2^T / sqrt(s) + noise, rows of R_1, R_2 iid N(0, diag(spectrum)) in R^s; the noise is sigma times
+  standard normal numbers, on what is visible (the target D has none);
+- kernel: X_ij = k(p_i, p_j) for random points p_i ~ N(0, I), the first n of them the landmarks: A is their kernel
+  matrix, C = B^T the values between landmarks and the other points, D those among the others.
+
+With d' = n' = 1 the low-rank task is in-context linear regression: the rows of A are inputs, C their labels, B the
+query. Source: Lutz et al., "Linear Transformers Implicitly Discover Unified Numerical Algorithms", arXiv 2509.19702,
+section 3 and appendix B, with n = d = 18, n' = d' = 2, s = 10 and spectrum 0.7^i. The paper does not say whether i
+starts at 0 or 1; here at 1. There the noise, of variance 0.01, is on D as well, which adds that much to every loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.specification import ModelSpec
+from interp.models.tasks.noisy_regression import MEMORY, GramPrompts, NoiseLaw, as_float, require_counts
+
+__all__ = ["CompletionPrompts", "KernelLaw", "MatrixCompletion", "nystrom"]
+
+RCOND = 1e-10  # singular values of A below this share of the largest count as 0: float64 leaves 1e-16 times some 1e3
+PENALTY_PROMPTS, PENALTY_SEED = 512, 733  # on which the penalty of noisy tasks is chosen
+SPECTRUM = tuple(0.7**i for i in range(1, 11))  # of the paper
+
+
+def nystrom(
+    A: Float[Tensor, "prompt d n"],
+    B: Float[Tensor, "prompt query n"],
+    C: Float[Tensor, "prompt d out"],
+    rcond: float = RCOND,
+) -> Float[Tensor, "prompt query out"]:
+    """B A^+ C."""
+    return B @ (torch.linalg.pinv(A, rtol=rcond) @ C)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLaw:
+    """k(p, q) = exp(-|p - q|^2 / (2 width^2)) for points in R^features; with the name "linear", <p, q> / features."""
+
+    name: str = "rbf"
+    features: int = 2
+    width: float = 1.0
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> KernelLaw:
+        if not isinstance(fields, Mapping):
+            raise LayoutError(f'task.kernel is {fields!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
+        known = ("name", "features", "width")
+        for key in fields:
+            if key not in known:
+                raise LayoutError(f"unknown field task.kernel.{key}; {did_you_mean(str(key), known)}")
+        out = cls(**{key: as_float(value) if key == "width" else value for key, value in fields.items()})
+        if out.name not in ("rbf", "linear"):
+            raise LayoutError(f"task.kernel.name is {out.name!r}; {did_you_mean(str(out.name), ('rbf', 'linear'))}")
+        require_counts({"kernel.features": out.features})
+        if not _is_positive(out.width):
+            raise LayoutError(f"task.kernel.width is {out.width!r}, expected a positive number")
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "features": self.features, "width": self.width}
+
+    def matrix(self, points: Float[Tensor, "prompt point features"]) -> Float[Tensor, "prompt point point"]:
+        if self.name == "linear":
+            return points @ points.mT / self.features
+        return torch.exp(-torch.cdist(points, points).square() / (2.0 * self.width**2))
+
+
+@dataclass(frozen=True, eq=False)
+class CompletionPrompts:
+    """A batch of matrices in blocks; ``D`` is the target, ``sigma`` the noise level of each."""
+
+    A: Float[Tensor, "prompt d n"]
+    B: Float[Tensor, "prompt query n"]
+    C: Float[Tensor, "prompt d out"]
+    D: Float[Tensor, "prompt query out"]
+    sigma: Float[Tensor, " prompt"]
+
+    @property
+    def count(self) -> int:
+        return self.A.shape[0]
+
+    @property
+    def context(self) -> int:
+        """d, the number of complete rows."""
+        return self.A.shape[1]
+
+    @property
+    def target(self) -> Float[Tensor, "prompt query output"]:
+        return self.D
+
+    def tokens(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
+        """The rows (A_i, C_i) and (B_j, 0), laid out as ``spec`` names its channels."""
+        _require_channels(spec, self.A.shape[2], self.C.shape[2])
+        x, y = spec.channel("x").indices, spec.channel("y").indices
+        context = self.A.new_zeros(self.count, self.context, spec.width)
+        context[..., x], context[..., y] = self.A, self.C
+        query = self.A.new_zeros(self.count, self.B.shape[1], spec.width)
+        query[..., x] = self.B
+        return context, query
+
+    def grams(self, spec: ModelSpec) -> GramPrompts:
+        """Gram matrices of the keys; with keys = "all" the incomplete rows are among them."""
+        context, query = self.tokens(spec)
+        gram = context.mT @ context
+        if spec.attention.keys == "all":
+            gram = gram + query.mT @ query
+        return GramPrompts(gram=gram, query=query, context=self.context)
+
+    def __getitem__(self, index: slice | Tensor) -> CompletionPrompts:
+        return CompletionPrompts(self.A[index], self.B[index], self.C[index], self.D[index], self.sigma[index])
+
+
+def _require_channels(spec: ModelSpec, dim: int, outputs: int) -> None:
+    sizes = dict(spec.tokens)
+    if sizes != {"x": dim, "y": outputs}:
+        raise LayoutError(
+            f"the model's channels are {sizes}, but matrix_completion of dim {dim} and outputs {outputs} needs "
+            f"x: {dim} and y: {outputs}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixCompletion:
+    """The task. ``dim`` is n, ``context`` d, ``outputs`` n', ``queries`` d'. ``spectrum`` holds the s variances of the
+    factors; ``kernel`` replaces the low-rank law, and needs d = n and d' = n'. ``machines``
+    splits the n columns of x into that many equal blocks; it changes no prompt, only who holds what."""
+
+    dim: int
+    context: int
+    outputs: int = 2
+    queries: int = 2
+    spectrum: tuple[float, ...] = SPECTRUM
+    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.0,))  # noqa: RUF009 - frozen
+    kernel: KernelLaw | None = None
+    machines: int = 1
+
+    name = "matrix_completion"
+
+    def __post_init__(self) -> None:
+        counts = ("dim", "context", "outputs", "queries", "machines")
+        require_counts({key: getattr(self, key) for key in counts})
+        if not self.spectrum or not all(_is_positive(v) for v in self.spectrum):
+            raise LayoutError(f"task.spectrum is {self.spectrum!r}, expected positive variances, one per rank")
+        if self.dim % self.machines:
+            raise LayoutError(f"task.machines is {self.machines}, expected a divisor of dim = {self.dim}")
+        if self.kernel is not None:
+            if self.context != self.dim or self.queries != self.outputs:
+                raise LayoutError(
+                    f"a kernel matrix has context = dim and queries = outputs, not context {self.context}, dim "
+                    f"{self.dim}, queries {self.queries}, outputs {self.outputs}"
+                )
+            if self.spectrum != SPECTRUM or self.noise.largest > 0:
+                raise LayoutError("task.kernel stands with a spectrum or noise, expected the kernel alone")
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> MatrixCompletion:
+        """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s};
+        ``spectrum`` is a list of variances, or {"decay": a, "rank": s} for a^i, i = 1..s."""
+        known = ("name", "dim", "context", "outputs", "queries", "spectrum", "noise", "kernel", "machines")
+        for key in fields:
+            if key not in known:
+                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
+        for key in ("dim", "context"):
+            if key not in fields:
+                raise LayoutError(f"the task has no {key!r}, expected dim and context for matrix_completion")
+        given: dict[str, Any] = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
+        if "noise" in given:
+            given["noise"] = _noise(given["noise"])
+        if "kernel" in given:
+            given["kernel"] = KernelLaw.from_dict(given["kernel"])
+        if "spectrum" in given:
+            given["spectrum"] = _spectrum(given["spectrum"])
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "name": self.name,
+            "dim": self.dim,
+            "context": self.context,
+            "outputs": self.outputs,
+            "queries": self.queries,
+        }
+        if self.kernel is not None:
+            out["kernel"] = self.kernel.to_dict()
+        else:
+            first, rank = self.spectrum[0], len(self.spectrum)
+            geometric = self.spectrum == tuple(first**i for i in range(1, rank + 1))
+            spectrum = {"decay": first, "rank": rank} if geometric else list(self.spectrum)
+            out |= {"spectrum": spectrum, "noise": self.noise.to_dict()}
+        if self.machines > 1:
+            out["machines"] = self.machines
+        return out
+
+    def require_channels(self, spec: ModelSpec) -> None:
+        """Raise LayoutError when the tokens of a model are not those of this task."""
+        _require_channels(spec, self.dim, self.outputs)
+
+    @property
+    def most_prompts(self) -> int:
+        """How many prompts fit in ``MEMORY``, in float64 and with temporaries. 0: not one."""
+        rows, columns = self.context + self.queries, self.dim + self.outputs
+        inner = self.kernel.features if self.kernel is not None else len(self.spectrum)
+        return MEMORY // (8 * (4 * rows * columns + 2 * inner * (rows + columns)))
+
+    def require_affordable(self, count: int) -> None:
+        """Raise UsageError for more than ``most_prompts`` prompts, LayoutError when a single one is too large."""
+        size, limit, most = f"task.context {self.context} and task.dim {self.dim}", MEMORY // 2**30, self.most_prompts
+        if most < 1:
+            raise LayoutError(f"a single prompt of {size} takes more than {limit} GiB, expected a smaller task")
+        if count > most:
+            raise UsageError(
+                f"asked for {count} prompts of {size}, which take more than {limit} GiB; expected {most} or fewer"
+            )
+
+    def sample(self, count: int, seed: int) -> CompletionPrompts:
+        """``count`` fresh matrices in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
+        if count < 1:
+            raise UsageError(f"asked for {count} prompts, expected 1 or more")
+        self.require_affordable(count)
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        sigma = self.noise.sample(count, generator)
+        if self.kernel is not None:
+            X = self.kernel.matrix(normal(count, self.dim + self.outputs, self.kernel.features))
+        else:
+            root = torch.tensor(self.spectrum, dtype=torch.float64).sqrt()
+            left = normal(count, self.context + self.queries, len(root)) * root
+            right = normal(count, self.dim + self.outputs, len(root)) * root
+            X = left @ right.mT / len(root) ** 0.5
+        D = X[:, self.context :, self.dim :].clone()
+        if self.noise.largest > 0:
+            X = X + sigma[:, None, None] * normal(*X.shape)
+        top, bottom = X[:, : self.context], X[:, self.context :]
+        return CompletionPrompts(
+            A=top[..., : self.dim], B=bottom[..., : self.dim], C=top[..., self.dim :], D=D, sigma=sigma
+        )
+
+    @cached_property
+    def penalty(self) -> float:
+        """lambda of the best B (A^T A + lambda I)^-1 A^T C, on prompts of its own; 0 without noise."""
+        if not self.noise.largest > 0:
+            return 0.0
+        drawn = self.sample(min(PENALTY_PROMPTS, self.most_prompts), PENALTY_SEED)
+        grid = [self.noise.largest**2 * 2.0 ** (0.5 * k) for k in range(-10, 21)]
+        return min(grid, key=lambda value: float((_ridge(drawn, value) - drawn.D).square().mean()))
+
+    def oracle(self, prompts: CompletionPrompts) -> Float[Tensor, "prompt query output"]:
+        """The Nystrom estimate B A^+ C; with noise, where A^+ would only amplify it, ridge regression B (A^T A + lambda
+        I)^-1 A^T C with the one best ``penalty``."""
+        if self.penalty == 0:
+            return nystrom(prompts.A, prompts.B, prompts.C)
+        return _ridge(prompts, self.penalty)
+
+
+def _ridge(prompts: CompletionPrompts, penalty: float) -> Float[Tensor, "prompt query output"]:
+    A = prompts.A
+    damped = A.mT @ A + penalty * torch.eye(A.shape[-1], dtype=A.dtype)
+    return prompts.B @ torch.linalg.solve(damped, A.mT @ prompts.C)
+
+
+def _noise(law: Any) -> NoiseLaw:
+    fields: Any = {"fixed": law} if isinstance(law, (int, float)) and not isinstance(law, bool) else law
+    return NoiseLaw.from_dict(fields)
+
+
+def _spectrum(value: Any) -> tuple[float, ...]:
+    if isinstance(value, Mapping):
+        if set(value) != {"decay", "rank"} or not _is_positive(value["decay"]):
+            raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
+        require_counts({"spectrum.rank": value["rank"]})
+        return tuple(float(value["decay"]) ** i for i in range(1, value["rank"] + 1))
+    if not isinstance(value, (list, tuple)) or not all(_is_positive(v) for v in value):
+        raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
+    return tuple(float(v) for v in value)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0

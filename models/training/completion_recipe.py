@@ -1,0 +1,165 @@
+"""Recipes for matrix completion: the three regimes of EAGLE, trained from random weights.
+
+name = "eagle-full"
+[task]                       the fields of a matrix_completion task
+[model]
+regime = "full"              full | sketch (queries and keys of ``rank`` columns) | machines (one head per machine)
+layers = 4
+rank = 5                     of the sketch regime
+[optimiser]                  every field optional, see ``Adam``
+
+Weights are factored as in the paper, Q = W_Q W_K^T and P = W_P W_V^T. Regimes (Lutz et al., section 3 and B.4):
+
+- full: one head, k = D columns;
+- sketch: one head, W_Q and W_K of r columns, W_P and W_V of r + n' columns;
+- machines: head mu reads x_mu, the columns of x that machine mu holds, and y, and writes anywhere. The paper keeps a
+  copy of y on every machine; here there is one, which is what equal copies amount to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.specification import ModelSpec
+from interp.models.tasks import MatrixCompletion
+from interp.models.tasks.noisy_regression import as_float
+
+__all__ = ["REGIMES", "Adam", "CompletionRecipe"]
+
+REGIMES = ("full", "sketch", "machines")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam:
+    """How hard to look: Adam at a constant rate that falls to 2 % by a half cosine over the last 60 % of the steps."""
+
+    seed: int = 0
+    steps: int = 8_000
+    batch: int = 256
+    pool: int = 4  # a batch is chosen from so many times as many prompts
+    rate: float = 2e-3
+    clip: float = 0.1  # of the gradient's 2-norm
+    initial: float = 0.1  # standard deviation of the factors
+    evaluation_prompts: int = 200_000
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "pool", "evaluation_prompts"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise LayoutError(f"optimiser.{name} is {value!r}, expected a whole number of 1 or more")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
+            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number from 0 to 2^32 - 1")
+        for name in ("rate", "clip", "initial"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+                raise LayoutError(f"optimiser.{name} is {value!r}, expected a positive number")
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Adam:
+        given = _known(fields, "optimiser", [f.name for f in dataclasses.fields(cls)])
+        return cls(
+            **{key: as_float(value) if key in ("rate", "clip", "initial") else value for key, value in given.items()}
+        )
+
+    def rate_at(self, step: int) -> float:
+        late = max(0.0, (step / self.steps - 0.4) / 0.6)
+        return self.rate * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * late)))
+
+
+def _known(fields: Any, where: str, known: list[str]) -> dict[str, Any]:
+    if not isinstance(fields, Mapping):
+        raise LayoutError(f"{where} is {fields!r}, expected a table")
+    for key in fields:
+        if key not in known:
+            raise LayoutError(f"unknown field {where}.{key}; {did_you_mean(str(key), known)}")
+    return dict(fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompletionRecipe:
+    """One training run."""
+
+    name: str
+    task: MatrixCompletion
+    regime: str
+    layers: int
+    rank: int | None = None
+    optimiser: Adam = field(default_factory=Adam)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or "/" in self.name:
+            raise LayoutError(f"the recipe's name is {self.name!r}, expected a word such as 'eagle-full'")
+        if not isinstance(self.layers, int) or isinstance(self.layers, bool) or self.layers < 1:
+            raise LayoutError(f"model.layers is {self.layers!r}, expected a whole number of 1 or more")
+        if self.regime not in REGIMES:
+            raise LayoutError(f"model.regime is {self.regime!r}; {did_you_mean(str(self.regime), REGIMES)}")
+        if (self.regime == "sketch") != (self.rank is not None):
+            raise LayoutError(
+                f"model.rank is {self.rank!r} in regime {self.regime!r}; the sketch regime alone needs one"
+            )
+        if self.rank is not None and not (isinstance(self.rank, int) and 1 <= self.rank <= self.task.dim):
+            raise LayoutError(f"model.rank is {self.rank!r}, expected 1 to {self.task.dim}")
+        if (self.regime == "machines") != (self.task.machines > 1):
+            raise LayoutError(
+                f"task.machines is {self.task.machines} in regime {self.regime!r}; only machines needs them"
+            )
+
+    def with_seed(self, seed: int) -> CompletionRecipe:
+        return dataclasses.replace(self, optimiser=dataclasses.replace(self.optimiser, seed=seed))
+
+    @property
+    def spec(self) -> ModelSpec:
+        tokens = (("x", self.task.dim), ("y", self.task.outputs))
+        return ModelSpec(tokens=tokens, task=self.task.to_dict())
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> CompletionRecipe:
+        """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
+        given = _known(fields, "the recipe", ["name", "task", "model", "optimiser"])
+        model = _known(given.get("model", {}), "model", ["regime", "layers", "rank"])
+        for key in ("regime", "layers"):
+            if key not in model:
+                raise LayoutError(f"the recipe has no model.{key}")
+        if "name" not in given:
+            raise LayoutError("the recipe has no 'name', expected name, [task] and [model]")
+        task = MatrixCompletion.from_dict(given["task"])
+        return cls(name=given["name"], task=task, optimiser=Adam.from_dict(given.get("optimiser", {})), **model)
+
+    def to_dict(self) -> dict[str, Any]:
+        model = {"regime": self.regime, "layers": self.layers}
+        return {
+            "name": self.name,
+            "task": self.task.to_dict(),
+            "model": model if self.rank is None else {**model, "rank": self.rank},
+            "optimiser": dataclasses.asdict(self.optimiser),
+        }
+
+    def initial(self) -> dict[str, Tensor]:
+        """The factors W_Q, W_K, W_P, W_V, each (layer, head, D, columns), from the recipe's seed."""
+        width, heads = self.spec.width, self.task.machines
+        columns = (width, width) if self.rank is None else (self.rank, self.rank + self.task.outputs)
+        generator = torch.Generator().manual_seed(self.optimiser.seed)
+        sizes = {"W_Q": columns[0], "W_K": columns[0], "W_P": columns[1], "W_V": columns[1]}
+        return {
+            name: self.optimiser.initial * torch.randn(self.layers, heads, width, size, generator=generator)
+            for name, size in sizes.items()
+        }
+
+    def products(self, factors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """(P, Q); what a machine cannot read is 0."""
+        seen = torch.ones(self.task.machines, self.spec.width, 1)
+        if self.regime == "machines":
+            each = self.task.dim // self.task.machines
+            for machine in range(self.task.machines):
+                seen[machine, : self.task.dim] = 0.0
+                seen[machine, machine * each : (machine + 1) * each] = 1.0
+        read = {name: value if name == "W_P" else value * seen for name, value in factors.items()}
+        return read["W_P"] @ read["W_V"].mT, read["W_Q"] @ read["W_K"].mT

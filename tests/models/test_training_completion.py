@@ -1,0 +1,115 @@
+"""Training on matrix completion: it descends, keeps its regime, and goes on where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from interp.models.errors import LayoutError, UnreadableFile, UsageError
+from interp.models.training import CompletionRecipe, Step, load_recipe, train
+from interp.models.training import completion as module
+from interp.models.training.completion_recipe import REGIMES
+
+FIELDS = {
+    "name": "small",
+    "task": {"name": "matrix_completion", "dim": 6, "context": 8, "spectrum": {"decay": 0.5, "rank": 3}},
+    "model": {"regime": "full", "layers": 2},
+    "optimiser": {"steps": 60, "batch": 64, "rate": 0.01, "evaluation_prompts": 2000},
+}
+
+
+def recipe(regime: str = "full", **optimiser: object) -> CompletionRecipe:
+    task = {**FIELDS["task"], **({"machines": 3} if regime == "machines" else {})}
+    model = {"regime": regime, "layers": 2, **({"rank": 2} if regime == "sketch" else {})}
+    fields = {**FIELDS, "task": task, "model": model, "optimiser": {**FIELDS["optimiser"], **optimiser}}
+    return CompletionRecipe.from_dict(fields)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_the_loss_falls_and_the_regime_holds(regime: str) -> None:
+    trained = train(recipe(regime, steps=200, initial=0.2))
+    mse = trained.model.spec.provenance["mse"]
+    assert mse["network"] < 0.8 * mse["predicting zero"] and mse["optimum"] < 1e-20
+    assert trained.adjusted_loss == pytest.approx(0.5 * (mse["network"] - mse["optimum"]), rel=1e-6)
+    P, Q = trained.model.P, trained.model.Q
+    if regime == "sketch":
+        assert int(torch.linalg.matrix_rank(Q[0, 0])) == 2 and int(torch.linalg.matrix_rank(P[0, 0])) == 4
+    if regime == "machines":
+        assert P.shape[1] == 3
+        for machine in range(3):
+            others = [i for i in range(6) if i // 2 != machine]
+            assert not Q[:, machine, others].any() and not Q[:, machine][:, :, others].any()
+            assert not P[:, machine][:, :, others].any() and bool(P[:, machine, others].any())
+
+
+def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHOW_EVERY", 1)
+    monkeypatch.setattr(module, "SAVE_EVERY", 10)
+    whole, record = train(recipe()), tmp_path / "record"
+
+    def stop(step: Step) -> None:
+        if step.iteration == 23:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe(), record=record, watch=stop)
+    again = train(recipe(), record=record)
+    assert not record.exists()
+    torch.testing.assert_close(again.model.P, whole.model.P)
+    torch.testing.assert_close(again.model.Q, whole.model.Q)
+
+
+def test_records_of_other_recipes_are_refused(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    train(recipe(steps=3), record=record, keep_record=True)
+    record.write_bytes(b"junk")
+    with pytest.raises(UnreadableFile, match="no record"):
+        train(recipe(), record=record)
+
+
+def test_a_record_of_another_seed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAVE_EVERY", 2)
+    record = tmp_path / "record"
+    train(recipe(steps=4), record=record, keep_record=True)
+    with pytest.raises(UsageError, match="another recipe"):
+        train(recipe(steps=4).with_seed(1), record=record)
+
+
+def test_batches_are_unbiased() -> None:
+    """The weighted mean of a batch estimates the mean over prompts; 5 standard errors over 200 batches."""
+    plan = recipe(batch=16)
+    batches = [module._batch(plan, step) for step in range(200)]
+    means = torch.stack([(b.weight * b.target.square().mean((1, 2))).mean() for b in batches])
+    many = plan.task.sample(100_000, 5).D.square().mean()
+    assert abs(float(means.mean()) - float(many)) < 5 * float(means.std()) / 200**0.5
+
+
+@pytest.mark.parametrize("name", ["eagle-full", "eagle-sketch", "eagle-machines"])
+def test_shipped_recipes_are_the_papers(name: str) -> None:
+    plan = load_recipe(name)
+    assert isinstance(plan, CompletionRecipe) and plan.layers == 4
+    assert (plan.task.dim, plan.task.context, plan.task.outputs, plan.task.queries) == (18, 18, 2, 2)
+    assert plan.task.spectrum == tuple(0.7**i for i in range(1, 11))
+    assert CompletionRecipe.from_dict(plan.to_dict()) == plan
+
+
+@pytest.mark.parametrize(
+    ("part", "fields", "message"),
+    [
+        ("model", {"regime": "wide", "layers": 2}, "'wide'"),
+        ("model", {"regime": "sketch", "layers": 2}, "model.rank is None"),
+        ("model", {"regime": "full", "layers": 2, "rank": 2}, "model.rank is 2"),
+        ("model", {"regime": "sketch", "layers": 2, "rank": 7}, "1 to 6"),
+        ("model", {"regime": "machines", "layers": 2}, "task.machines is 1"),
+        ("model", {"regime": "full", "layers": 0}, "model.layers is 0"),
+        ("model", {"regime": "full"}, "no model.layers"),
+        ("optimiser", {"rate": -1}, "optimiser.rate"),
+        ("optimiser", {"steps": 0}, "optimiser.steps"),
+        ("optimiser", {"momentum": 0.9}, "unknown field optimiser.momentum"),
+    ],
+)
+def test_bad_recipes_are_named(part: str, fields: dict[str, object], message: str) -> None:
+    with pytest.raises(LayoutError, match=message):
+        CompletionRecipe.from_dict({**FIELDS, part: fields})
