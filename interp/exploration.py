@@ -24,7 +24,7 @@ from interp.gauge import LiveCoordinates, live_coordinates
 from interp.models.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import shared_key_task
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info
 from interp.weight_parts import (
@@ -244,7 +244,7 @@ def _live(model: LinearTransformer) -> tuple[LiveCoordinates, str]:
     """Which entries of the layers' maps can move the prediction, and how that was found out."""
     try:
         wide = model.to(torch.float64)
-        task = task_from_dict(model.spec.task)
+        task = shared_key_task(model.spec.task)
         prompts = task.sample(PROMPTS, 0)
         grams = prompts.grams(model.spec)
         network = head_layers(wide.require_finite(), task.context)

@@ -18,7 +18,13 @@ from torch import Tensor
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.models.errors import LayoutError, UsageError
-from interp.models.tasks import LinearDynamics, NoisyRegression, SimpleRegression, any_task_from_dict
+from interp.models.tasks import (
+    LinearDynamics,
+    MatrixCompletion,
+    NoisyRegression,
+    SimpleRegression,
+    any_task_from_dict,
+)
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
 from interp.probes.activations import Prompts, Reader, Task, stream
@@ -72,10 +78,10 @@ def probe_checkpoint(
     """
     model = checkpoint.model.require_finite().to(torch.float64)
     task = any_task_from_dict(model.spec.task)
-    if isinstance(task, SimpleRegression):
+    if isinstance(task, (SimpleRegression, MatrixCompletion)):
         raise LayoutError(
             f"task.name is {task.name!r}, for which there are no probes; expected {NoisyRegression.name!r} or "
-            f"{LinearDynamics.name!r}. interp-probe CHECKPOINT says what the slots of its tokens hold"
+            f"{LinearDynamics.name!r}. interp-probe CHECKPOINT says what it runs"
         )
     model.require_plain("a probe of this task")
     if isinstance(task, LinearDynamics) and model.spec.attention.keys != "causal":

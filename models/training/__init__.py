@@ -1,5 +1,5 @@
-"""Training from recipes: on Gram matrices, by second-order methods or, for matrix completion, by Adam; of causal models,
-on fresh sequences.
+"""Training from recipes: on Gram matrices, by second-order methods (matrix completion: by Adam); of causal models, on
+fresh sequences.
 
 recipe = load_recipe("diag-l4-u5")
 trained = train(recipe)              # .model is a LinearTransformer; train_on_sequences for a SequenceRecipe

@@ -155,5 +155,5 @@ def test_other_entries() -> None:
     with pytest.raises(LayoutError, match="expected 'noisy_regression'"):
         task_from_dict(task().to_dict())
     assert shared_key_task(task().to_dict()) == task()
-    with pytest.raises(LayoutError, match="sequences"):
+    with pytest.raises(LayoutError, match="expected 'noisy_regression' or 'matrix_completion'"):
         shared_key_task({"name": "linear_dynamics", "dim": 3, "context": 7})
