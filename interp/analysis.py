@@ -7,14 +7,17 @@ others to tune the baselines. Everything is float64.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 from torch import Tensor
 
+from interp.absorption import absorption
 from interp.checkpoints.opening import Checkpoint
 from interp.estimates import predict
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
 from interp.identification import Candidate
-from interp.identified import identify, open_subject
+from interp.identified import Identified, Subject, identify, open_subject
 from interp.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
 from interp.models.gram import HeadLayers, forward
@@ -27,12 +30,15 @@ from interp.provenance import checkpoint_info, provenance, recorded_weights, see
 from interp.recovered import describe_layers, family_rows, no_verdict, verdict
 from interp.recovered_algorithm import describe_recovered
 from interp.regression import describe_regression
+from interp.replacement import Bench, affordable, interpolation, layer_swaps
 from interp.results import Analysis, Evidence, Loss
+from interp.stress import stress
 
 __all__ = ["DEFAULT_PROMPTS", "analyse"]
 
 DEFAULT_PROMPTS = 4096
 PROBE_PROMPTS = 2048  # at most
+STRESS_PROMPTS = 512  # at every point outside the training distribution
 FEW = 64  # prompts enough for what is exact, agreement with the hooked model
 
 
@@ -71,6 +77,8 @@ def analyse(
     losses = summarise(panels, squares)
     solves, share = solves_task(squares)
 
+    tried = None if best is None else _tried(found, best, subject, seeds[8], progress)
+
     progress("measuring how it adapts to noise")
     regression = None
     if best is not None:
@@ -104,6 +112,7 @@ def analyse(
             losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
             depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
             notes=tuple(text for text in (found.note, probe_note) if text is not None),
+            **(tried or {}),
         ),
         implicit=implicit_models(held_out.trajectory, spec, task, held_out.drawn, baselines, linearity),
         preconditioners=describe_preconditioners(chosen, network, task),
@@ -111,6 +120,29 @@ def analyse(
         recovered=None if chosen is None else describe_recovered(chosen, spec, task),
         probes=probes,
     )
+
+
+def _tried(
+    found: Identified, best: Candidate, subject: Subject, seed: int, progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """The fields of the evidence that come from running the recovered algorithm, or the closest family, in the
+    network's place: layer by layer, by degrees, and outside the training distribution."""
+    assert best.parametrisation is not None and best.fit is not None  # a scored candidate has both
+    network, held_out, spec = found.network, found.held_out, subject.model.spec
+    count = min(held_out.drawn.count, affordable(network.layers, subject.model.heads, spec.width))
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(2)]
+    bench = Bench.of(network, held_out.prompts[:count], held_out.drawn[:count].target.flatten(1), seeds[0])
+    recovered = best.parametrisation.build(best.fit.theta)
+    progress("replacing layers by those of the algorithm")
+    fields = {
+        "replacement": best.family.name,
+        "replaced": count,
+        "swaps": layer_swaps(network, recovered, bench),
+        "interpolation": interpolation(network, recovered, bench),
+        "absorption": absorption(network, spec, found.live, bench.prompts, bench.reference, seeds[0]),
+    }
+    progress("leaving the training distribution")
+    return fields | {"stress": stress(subject.model, best, subject.task, STRESS_PROMPTS, seeds[1])}
 
 
 def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:

@@ -16,15 +16,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.estimates import predict
 from interp.identification import Candidate, bootstrap_fidelity
 from interp.identified import Subject
-from interp.linear_prompts import finite_and_clipped, gram_prompts
-from interp.models.gram import head_layers
-from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts
+from interp.linear_prompts import finite_and_clipped
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.provenance import checkpoint_info, provenance
 from interp.recovered_algorithm import describe_recovered
 from interp.results import Certificate, Disagreement
+from interp.stress import predictions
 
 __all__ = ["certify", "variations"]
 
@@ -76,17 +75,6 @@ def certify(
     )
 
 
-def _both(
-    subject: Subject, chosen: Candidate, prompts: RegressionPrompts
-) -> tuple[Float[Tensor, "prompt output"], Float[Tensor, "prompt output"]]:
-    """The predictions of the network and of the algorithm. Both scale sums by the number of examples that there are."""
-    assert chosen.parametrisation is not None and chosen.fit is not None
-    drawn, context = gram_prompts(prompts, subject.model.spec), prompts.context
-    scale = subject.model.spec.attention.factor(context)
-    fitted = replace(chosen.parametrisation, scale=scale)  # type: ignore[type-var]
-    return predict(head_layers(subject.model, context), drawn), predict(fitted.build(chosen.fit.theta), drawn)
-
-
 def _disagreement(
     name: str,
     label: str,
@@ -108,7 +96,7 @@ def _disagreement(
     if kept.count < FEWEST:
         why = f"{left_out} of {count} prompts diverge or meet the clip"
         return _skipped(name, label, task.to_dict(), seed, kept.count, left_out, why)
-    network, algorithm = _both(subject, chosen, kept)
+    network, algorithm = predictions(subject.model, chosen, kept)
     rms = float(network.square().mean().sqrt())
     apart = (algorithm - network).abs().flatten() / rms
     if not bool(torch.isfinite(apart).all()):
@@ -152,7 +140,7 @@ def _examples(
     finite, clipped = finite_and_clipped(subject.model, pool)
     drawn = pool[finite & ~clipped][:count]
     drawn = replace(drawn, **{name: getattr(drawn, name).float().double() for name in ("x", "y", "x_query")})
-    network, algorithm = _both(subject, chosen, drawn)
+    network, algorithm = predictions(subject.model, chosen, drawn)
     query = torch.cat([drawn.x_query, torch.zeros_like(drawn.y[:, :1])], -1)
     tokens = torch.cat([torch.cat([drawn.x, drawn.y[..., None]], -1), query[:, None]], 1)
     return tokens, network[:, 0], algorithm[:, 0]

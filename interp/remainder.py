@@ -12,7 +12,6 @@ the layer does (output-weighted estimates), against the network as it is.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -22,39 +21,17 @@ from interp.basis import BasisLayers, BasisMap, omega_maps, trace_maps
 from interp.estimates import Prompts, predict
 from interp.gauge import LiveCoordinates, Projection, project, weight_tensor
 from interp.identification import Candidate, Score, bootstrap_fidelity
+from interp.mixing import swapped
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
 from interp.results import Remainder
 from interp.unrolling import label_indices
 
-__all__ = ["SwappedLayer", "projected", "remainder_tensor", "remainders"]
+__all__ = ["projected", "remainder_tensor", "remainders"]
 
 WIDEST = 33  # D up to which the D^4 numbers of a weight tensor are formed
 NOTHING = 1e-12  # share of the energy below which a remainder is rounding
 LEADING = 5
-
-
-@dataclass(frozen=True, eq=False)
-class SwappedLayer:
-    """A network with one layer taken from elsewhere."""
-
-    network: LayerMaps
-    other: LayerMaps
-    layer: int
-
-    @property
-    def residual(self) -> float:
-        return self.network.residual
-
-    @property
-    def layers(self) -> int:
-        return self.network.layers
-
-    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        return (self.other if layer == self.layer else self.network).update(layer, gram)
-
-    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        return (self.other if layer == self.layer else self.network).pullback(layer, cotangent)
 
 
 def projected(
@@ -81,12 +58,12 @@ def remainders(
     assert diag.parametrisation is not None and diag.output is not None  # diag is fitted to every network
     omegas = diag.parametrisation.build(diag.output.theta)
 
-    def swapped(other: LayerMaps, layer: int) -> Score:
-        return bootstrap_fidelity(predict(SwappedLayer(network, other, layer), held_out), reference, seed)
+    def score(other: LayerMaps, layer: int) -> Score:
+        return bootstrap_fidelity(predict(swapped(network, other, layer), held_out), reference, seed)
 
     out = []
     for layer, projection in enumerate(projections):
-        without, replaced = swapped(layers, layer), swapped(omegas, layer)
+        without, replaced = score(layers, layer), score(omegas, layer)
         energy = 1.0 - projection.explained / projection.energy if projection.energy > 0 else None
         if energy is not None and not math.isfinite(energy):
             energy = None

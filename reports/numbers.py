@@ -17,27 +17,27 @@ _EXACT = 1e-12  # an R² this close to 1 is 1 as far as float64 can tell
 _MOST_DIGITS = 7  # a planted network has standard errors of 1e-12; nobody reads twelve digits
 
 
-def is_finite(value: float | None) -> TypeGuard[float]:
+def is_finite(value: float | int | None) -> TypeGuard[float]:
     """Is there such a number?"""
     return value is not None and math.isfinite(value)
 
 
-def _exponent(value: float) -> int:
+def _exponent(value: float | int) -> int:
     """k with 10^k <= |value| < 10^(k+1); 0 for 0."""
     return math.floor(math.log10(abs(value))) if value else 0
 
 
-def _places(stderr: float) -> int:
+def _places(stderr: float | int) -> int:
     """Decimal places that show one digit of ``stderr``, or two when the first is a 1 (0.02, but 0.018)."""
     k = _exponent(stderr)
     return (1 if stderr / 10.0**k < 1.95 else 0) - k
 
 
-def _needs_power(scale: float) -> bool:
+def _needs_power(scale: float | int) -> bool:
     return scale != 0 and not 1e-3 <= scale < 1e6
 
 
-def number(value: float | None, digits: int = 4) -> str:
+def number(value: float | int | None, digits: int = 4) -> str:
     """``digits`` significant digits, with a power of ten only below 1e-3 and from 1e6."""
     if value is None or not math.isfinite(value):
         return DASH
@@ -49,7 +49,7 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{max(digits - 1 - _exponent(value), 0)}f}"
 
 
-def rounded(value: float | None, stderr: float | None) -> str:
+def rounded(value: float | int | None, stderr: float | int | None) -> str:
     """The value to the last digit that its standard error leaves meaningful, without the error."""
     if value is None or not math.isfinite(value):
         return DASH
@@ -64,7 +64,7 @@ def rounded(value: float | None, stderr: float | None) -> str:
     return f"{value:z.{max(_places(stderr), 0)}f}"
 
 
-def estimate(value: float | None, stderr: float | None) -> str:
+def estimate(value: float | int | None, stderr: float | int | None) -> str:
     """``-0.0153 ± 0.0002``: the value to the last digit that its standard error leaves meaningful."""
     text = rounded(value, stderr)
     if value is None or stderr is None or not (math.isfinite(value) and 0 <= stderr < math.inf):

@@ -8,17 +8,26 @@ from interp.probes.interventions import Erasure, Transplant
 from interp.results.analysis import (
     Analysis,
     Coefficient,
-    Evidence,
     Family,
     ImplicitModel,
     Layer,
-    Loss,
     Preconditioner,
     Split,
     Verdict,
     Weights,
 )
 from interp.results.document import SCHEMA, CheckpointInfo
+from interp.results.evidence import (
+    Absorption,
+    Evidence,
+    Interpolation,
+    LayerSwap,
+    Loss,
+    Outcome,
+    PathPoint,
+    Stress,
+    StressPoint,
+)
 from interp.results.probes import ProbeReport, ProbeScore, ProbeTarget
 from interp.results.recovered import Certificate, Disagreement, Recovered, RecoveredCoefficient, RecoveredLayer
 from interp.results.regression import (
@@ -37,6 +46,7 @@ from interp.results.regression import (
 
 __all__ = [
     "SCHEMA",
+    "Absorption",
     "Adaptation",
     "AdaptationBin",
     "Analysis",
@@ -49,12 +59,16 @@ __all__ = [
     "Family",
     "FilterBin",
     "ImplicitModel",
+    "Interpolation",
     "Layer",
+    "LayerSwap",
     "Loss",
     "Momentum",
     "NoiseProfile",
     "OmegaEffect",
     "OmegaEffects",
+    "Outcome",
+    "PathPoint",
     "Preconditioner",
     "ProbeReport",
     "ProbeScore",
@@ -67,6 +81,8 @@ __all__ = [
     "Remainder",
     "SpectralFilter",
     "Split",
+    "Stress",
+    "StressPoint",
     "Transplant",
     "Verdict",
     "Weights",

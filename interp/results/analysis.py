@@ -8,6 +8,7 @@ from typing import Any
 
 from interp.plain_data import from_plain, to_plain
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
+from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
 from interp.results.recovered import Recovered
 from interp.results.regression import Regression
@@ -15,11 +16,9 @@ from interp.results.regression import Regression
 __all__ = [
     "Analysis",
     "Coefficient",
-    "Evidence",
     "Family",
     "ImplicitModel",
     "Layer",
-    "Loss",
     "Preconditioner",
     "Split",
     "Verdict",
@@ -84,31 +83,6 @@ class Verdict:
     fidelity: float | None
     fidelity_ci: tuple[float | None, float | None]
     summary: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loss:
-    """A mean squared error on fresh prompts, with its standard error over prompts. ``excess`` is the mean difference to
-    the oracle's on the same prompts, and ``excess_stderr`` its (paired) standard error."""
-
-    name: str  # "null", "network", "recovered", "oracle", "gd-1", "ridge", "ols", …
-    label: str  # for people
-    mse: float | None
-    stderr: float | None
-    excess: float | None = None
-    excess_stderr: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """``prompts`` fresh prompts behind the losses, which go from worst to best; ``held_out`` prompts behind the
-    fidelity of the verdict and of the families; ``notes`` say what was skipped, and why."""
-
-    prompts: int
-    losses: tuple[Loss, ...]
-    depth_losses: tuple[Loss, ...]  # the read-out after each layer
-    notes: tuple[str, ...] = ()
-    held_out: int | None = None  # None: nothing was scored, or by an earlier version that did not say
 
 
 @dataclass(frozen=True, kw_only=True)

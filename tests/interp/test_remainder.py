@@ -14,11 +14,11 @@ from interp.estimates import Prompts, output_estimate, predict, sensitivities
 from interp.families import BasisFamily, family
 from interp.gauge import LiveCoordinates, live_coordinates, weight_tensor
 from interp.identification import Candidate, Score
-from interp.models.gram import HeadLayers, forward, head_layers
+from interp.models.gram import HeadLayers, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
 from interp.models.transformer import LinearTransformer
-from interp.remainder import SwappedLayer, projected, remainder_tensor, remainders
+from interp.remainder import projected, remainder_tensor, remainders
 from interp.results import Remainder
 
 NOBODY = Score(fidelity=None, interval=(None, None))
@@ -178,21 +178,6 @@ def test_a_swap_measures_what_the_remainder_of_that_layer_does() -> None:
     assert second.projected_fidelity == pytest.approx(1.0, abs=1e-12)
     assert first.omega_fidelity is not None and first.projected_fidelity is not None
     assert first.omega_fidelity > first.projected_fidelity - 0.01  # fitted to what the layer does
-
-
-def test_a_swapped_layer_is_one_layer_of_another_network() -> None:
-    one, other = planting.random_dense(5, 3, 3), planting.random_dense(6, 3, 3)
-    prompts = prompts_of(one, 20)
-    P, Q = one.P.clone(), one.Q.clone()
-    P[1], Q[1] = other.P[1], other.Q[1]
-    here = SwappedLayer(head_layers(one, 6), head_layers(other, 6), 1)
-    mixed = HeadLayers(P=P, Q=Q, scale=1.0, residual=1.0)
-    ours, theirs = (forward(layers, prompts.gram, prompts.query) for layers in (here, mixed))
-    torch.testing.assert_close(ours.queries[-1], theirs.queries[-1], rtol=0, atol=0)
-    for layer in range(3):
-        cotangent = prompts.gram
-        torch.testing.assert_close(here.pullback(layer, cotangent), mixed.pullback(layer, cotangent), rtol=0, atol=0)
-    assert (here.layers, here.residual) == (3, 1.0)
 
 
 def test_wide_networks_and_idle_layers_say_why_there_is_no_tensor() -> None:
