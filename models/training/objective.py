@@ -77,12 +77,10 @@ def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sampl
 
 
 def _tamed(losses: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
-    """cap ((1 + loss / cap)^power - 1) / power, or cap log(1 + loss / cap) for power 0, and its slope."""
+    """cap log(1 + loss / cap), and its slope."""
     if math.isinf(sample.cap):
         return losses, torch.ones_like(losses)
-    base, power = 1.0 + losses / sample.cap, sample.power
-    value = (losses / sample.cap).log1p() if power == 0.0 else (base**power - 1.0) / power
-    return sample.cap * value, base ** (power - 1.0)
+    return sample.cap * (losses / sample.cap).log1p(), 1.0 / (1.0 + losses / sample.cap)
 
 
 @dataclass(frozen=True, eq=False)

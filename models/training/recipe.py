@@ -32,7 +32,7 @@ from interp.models.training.completion_recipe import CompletionRecipe
 from interp.models.training.parametrisation import Parametrisation, parametrisation
 from interp.models.training.sequence_recipe import SequenceRecipe
 
-__all__ = ["Optimiser", "Recipe", "load_recipe", "recipe_names"]
+__all__ = ["Optimiser", "Recipe", "load_recipe", "purpose_seed", "recipe_names"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +189,14 @@ class Recipe:
             },
             "optimiser": self.optimiser.to_dict(),
         }
+
+
+def purpose_seed(*parts: int) -> int:
+    """Distinct seeds for distinct purposes of one recipe."""
+    value = 0
+    for part in parts:
+        value = value * 1009 + part + 1
+    return value
 
 
 _FOLDER = resources.files("interp.models.training.recipes")

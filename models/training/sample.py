@@ -33,21 +33,21 @@ class Sample:
     variances: Float[Tensor, " dim"]  # eigenvalues of C
     sign: int  # of the read-out
     closed_form: bool  # the average over x_t is taken in closed form
-    cap: float = math.inf  # losses well above it count less: by their logarithm, or by this power
-    power: float = 0.0
+    cap: float = math.inf  # losses well above it count by their logarithm
 
     @property
     def count(self) -> int:
         return self.gram.shape[0]
 
-    def tamed(self, cap: float, power: float) -> Sample:
-        return dataclasses.replace(self, cap=cap, power=power)
+    def cautious(self, cap: float) -> Sample:
+        """Losses far above ``cap`` count by their logarithm, and prompts by the root of their weight."""
+        return dataclasses.replace(self, cap=cap, weight=self.weight.sqrt())
 
     def chunks(self) -> list[Sample]:
         columns = (self.gram, self.query, self.oracle, self.weight)
         parts = zip(*(column.split(CHUNK) for column in columns), strict=True)
         return [
-            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form, self.cap, self.power)
+            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form, self.cap)
             for gram, query, oracle, weight in parts
         ]
 

@@ -3,10 +3,7 @@
 Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
 is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network
 of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
-depth the best are polished on ever larger samples, where losses far above the mean count first by their logarithm and
-then by their root, at the end by their power 3/4: the rarest prompts, on which a polynomial of high degree explodes,
-would drag a network out of its valley if they counted in full, and stay explosive if they counted by the logarithm. A
-step that helps them is taken back when the others pay too much for it, and the power 1/4 tried in place of the root.
+depth the best are polished (see ``interp.models.training.polishing``).
 """
 
 from __future__ import annotations
@@ -19,16 +16,14 @@ from torch import Tensor
 
 from interp.models.training.journal import Journal
 from interp.models.training.levenberg_marquardt import Progress, minimise
-from interp.models.training.objective import loss
 from interp.models.training.parametrisation import Dense, Parametrisation
-from interp.models.training.recipe import Recipe
+from interp.models.training.polishing import polish
+from interp.models.training.recipe import Recipe, purpose_seed
 from interp.models.training.sample import Sample, training_sample
 from interp.models.training.trained import Step
 
 __all__ = ["balanced", "search"]
 
-CAP = 30.0  # in units of the loss reached on the sample before
-PRICE = 0.05  # what the logarithmic loss may pay, as a share of itself, for a smaller loss on rare prompts
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
 
 
@@ -37,7 +32,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
     optimiser = recipe.optimiser
     family = recipe.family()
     scout = recipe.family("diag") if isinstance(family, Dense) else None
-    small = training_sample(recipe.task, recipe.spec, optimiser.search_prompts, _seed(optimiser.seed, 1))
+    small = training_sample(recipe.task, recipe.spec, optimiser.search_prompts, purpose_seed(optimiser.seed, 1))
 
     def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
         def run(progress: Progress, note: Callable[[Progress], None]) -> Progress:
@@ -59,12 +54,6 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         ends = [(name, descend(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
         return [end for _, end in _distinct(ends, optimiser.keep)]
 
-    def helped(now: Progress, name: str, power: float, sample: Sample, iterations: int) -> Progress | None:
-        """``sample`` counts rare prompts by their logarithm. Here by the power; None when the others pay too much."""
-        end = descend(family, f"{name}^{power}", Progress(theta=now.theta), sample.tamed(sample.cap, power), iterations)
-        fair = loss(family, end.theta, sample) < (1.0 + PRICE) * loss(family, now.theta, sample)
-        return end if fair else None
-
     kept: list[Progress] = []
     scouts: list[Progress] = []
     for depth in range(1, recipe.layers + 1):
@@ -73,23 +62,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
             scouts = best(scout, _grown(scout, scouts, depth, optimiser.seed, optimiser.attempts, "scout"))
             starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
         kept = best(family, iter(starts))
-    for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
-        cap = CAP * max(min(end.loss for end in kept), 1e-30)
-        sample = training_sample(recipe.task, recipe.spec, count, _seed(optimiser.seed, 2 + stage)).tamed(cap, 0.0)
-        name = f"polish-{recipe.layers}.{stage}"
-        ends = [
-            (f"{name}.{i}", descend(family, f"{name}.{i}", Progress(theta=end.theta), sample, iterations))
-            for i, end in enumerate(kept)
-        ]
-        kept = [_distinct(ends, 1)[0][1]]
-        last = stage + 1 == len(optimiser.prompts)
-        for power in (0.5, 0.75) if last else (0.5,):
-            end = helped(kept[0], name, power, sample, iterations)
-            if end is None and power == 0.5:
-                end = helped(kept[0], name, 0.25, sample, iterations)
-            if end is not None:
-                kept = [end]
-    return kept[0].theta
+    return polish(recipe, kept, lambda name, *rest: descend(family, name, *rest))
 
 
 def _distinct(ends: list[tuple[str, Progress]], keep: int) -> list[tuple[str, Progress]]:
@@ -101,16 +74,8 @@ def _distinct(ends: list[tuple[str, Progress]], keep: int) -> list[tuple[str, Pr
     return out
 
 
-def _seed(*parts: int) -> int:
-    """Distinct seeds for distinct purposes of one recipe."""
-    value = 0
-    for part in parts:
-        value = value * 1009 + part + 1
-    return value
-
-
 def _generator(*parts: int) -> torch.Generator:
-    return torch.Generator().manual_seed(_seed(*parts))
+    return torch.Generator().manual_seed(purpose_seed(*parts))
 
 
 def _grown(
