@@ -13,6 +13,7 @@ __all__ = [
     "CheckFailed",
     "InterpProbeError",
     "LayoutError",
+    "SweepFailed",
     "UnreadableFile",
     "UsageError",
     "did_you_mean",
@@ -47,6 +48,12 @@ class LayoutError(InterpProbeError):
     """A file reads well, but what its tensors mean is not known or contradicts itself."""
 
     exit_code = 4
+
+
+class SweepFailed(InterpProbeError):
+    """Part of a sweep failed; the rest of it is done."""
+
+    exit_code = 5
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ COMMANDS = {
     "inspect": ("interp.cli.inspect", "Show what a file holds, from its header only."),
     "probe": ("interp.cli.probe", "What can be read from the activations, layer by layer, with controls."),
     "reproduce": ("interp.cli.reproduce", "A paper's table, its figures beside ours; trains the cells asked for."),
+    "sweep": ("interp.cli.sweep", "Analyse many checkpoints: one document each, and a table."),
     "train": ("interp.cli.train", "Train a model from a recipe."),
     "unroll": ("interp.cli.unroll", "Print the implicit linear model of every layer."),
     "zoo": ("interp.cli.zoo", "List the trained models that ship with this package."),

@@ -43,6 +43,7 @@ from interp.results.regression import (
     Remainder,
     SpectralFilter,
 )
+from interp.results.sweep import SweepRow
 
 __all__ = [
     "SCHEMA",
@@ -83,6 +84,7 @@ __all__ = [
     "Split",
     "Stress",
     "StressPoint",
+    "SweepRow",
     "Transplant",
     "Verdict",
     "Weights",

@@ -23,13 +23,13 @@ from interp.models.training.sample import Sample, training_sample
 __all__ = ["polish", "usual_mean"]
 
 CAP = 30.0  # above so many times the loss of the search, a prompt's loss is far above the typical one
-UNUSUAL = 1e-7  # the worst prompts of this probability together have no say in the choice
+UNUSUAL = 1e-8  # the worst prompts of this probability together have no say in the choice
 
 Descend = Callable[[str, Progress, Sample, int], Progress]
 
 
 def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"]) -> float:
-    """The weighted mean without the largest losses, as far as those have a probability of 1e-7 together.
+    """The weighted mean without the largest losses, as far as those have a probability of 1e-8 together.
 
     >>> usual_mean(torch.tensor([1.0, 3.0, torch.inf]), torch.tensor([1.0, 1.0, 1e-9]))
     1.333...

@@ -1,0 +1,93 @@
+"""``interp-probe sweep``: many checkpoints, one document each, and a table."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from interp.cli.running import SEED, progress_line, use_one_thread
+from interp.models.errors import LayoutError, SweepFailed, UnreadableFile, UsageError
+from interp.results import SweepRow
+from interp.sweep import Settings, checkpoints_of, sweep
+
+__all__ = ["command"]
+
+
+@click.command("sweep")
+@click.argument("checkpoints", nargs=-1, required=True)
+@click.option("--out", metavar="FOLDER", required=True, help="One JSON document a checkpoint goes there.")
+@click.option("--spec", metavar="FILE.toml", help="How to read files of a foreign layout.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@click.option("--prompts", type=int, default=4096, show_default=True, help="For each: half fitted on, half scored on.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the results.")
+@click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="How many at a time.")
+def command(
+    checkpoints: tuple[str, ...], out: str, spec: str | None, as_json: bool, prompts: int, seed: int, jobs: int
+) -> None:
+    """Analyse CHECKPOINTS (paths, folders of them, zoo:NAME), as ``interp-probe CHECKPOINT`` does each.
+
+    A document that FOLDER holds already, of the same file and settings, is not made again. Exit code 5 when one or more
+    checkpoints could not be analysed; the others are.
+    """
+    names = checkpoints_of(checkpoints)
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder --out {out}: {error.strerror}; choose another") from None
+    settings = Settings(spec=spec, prompts=prompts, seed=seed)
+    rows: dict[int, SweepRow] = {}
+    with progress_line() as progress:
+        progress(f"0 of {len(names)} checkpoints")
+        for index, row in sweep(names, folder, settings, jobs, _document):
+            rows[index] = row
+            progress(f"{len(rows)} of {len(names)} checkpoints; the last was {row.checkpoint}")
+    ordered = [rows[index] for index in range(len(names))]
+    failed = sum(row.error is not None for row in ordered)
+    if as_json:
+        fields = {"schema": "interp-probe-sweep/1", "prompts": prompts, "seed": seed}
+        click.echo(json.dumps({**fields, "rows": [row.to_dict() for row in ordered]}, allow_nan=False))
+    else:
+        from rich.console import Console
+
+        from interp.reports.sweep_table import print_sweep
+
+        print_sweep(ordered, Console(highlight=False))
+    if failed:
+        raise SweepFailed(f"{failed} of {len(ordered)} checkpoints could not be analysed; see the table")
+
+
+def _document(checkpoint: str, place: Path, settings: Settings) -> SweepRow:
+    """Analyse one checkpoint into ``place``, unless the document there is already that."""
+    use_one_thread()
+    from interp.analysis import analyse
+    from interp.checkpoints.opening import open_checkpoint
+    from interp.reports.document import load, write
+
+    opened = open_checkpoint(checkpoint, settings.spec)
+    result = None
+    if place.is_file():
+        try:
+            known = load(place)
+        except (LayoutError, UnreadableFile):
+            known = None  # not ours, or of another version: made again
+        if known is not None and known.checkpoint.sha256 == opened.sha256:
+            same = known.provenance
+            result = known if (same["prompts"], same["seed"]) == (settings.prompts, settings.seed) else None
+    if result is None:
+        result = analyse(opened, settings.prompts, settings.seed, command=shlex.join(["interp-probe", *sys.argv[1:]]))
+        write(result, place)
+    verdict = result.verdict
+    return SweepRow(
+        checkpoint=checkpoint,
+        document=str(place),
+        algorithm=verdict.algorithm,
+        recognized=verdict.recognized,
+        solves_task=verdict.solves_task,
+        fidelity=verdict.fidelity,
+        fidelity_ci=verdict.fidelity_ci,
+    )

@@ -1,0 +1,94 @@
+"""Many checkpoints, one document each: a file that cannot be analysed does not stop the others, and a sweep that was
+interrupted goes on where it stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from interp.models.errors import InterpProbeError, UsageError
+from interp.results import SweepRow
+
+__all__ = ["Settings", "checkpoints_of", "document_names", "sweep"]
+
+SUFFIXES = (".safetensors", ".npz", ".npy", ".pt", ".pth", ".bin", ".ckpt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every checkpoint of a sweep is analysed with."""
+
+    spec: str | None
+    prompts: int
+    seed: int
+
+
+Analyse = Callable[[str, Path, Settings], SweepRow]
+
+
+def checkpoints_of(sources: Sequence[str]) -> tuple[str, ...]:
+    """The checkpoints named: files and zoo names as they are, of a folder all files with the suffix of one, by name.
+
+    Raises UsageError for a folder without any, and for one checkpoint named twice.
+    """
+    found: list[str] = []
+    for source in sources:
+        folder = Path(source)
+        if folder.is_dir():
+            files = sorted(str(path) for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+            if not files:
+                raise UsageError(f"{source} holds no checkpoint, expected files that end in {', '.join(SUFFIXES)}")
+            found += files
+        else:
+            found.append(source)
+    for name in found:
+        if found.count(name) > 1:
+            raise UsageError(f"{name} is given {found.count(name)} times, expected every checkpoint once")
+    return tuple(found)
+
+
+def document_names(checkpoints: Sequence[str]) -> tuple[str, ...]:
+    """A file name for each document; where two would be the same the later ones get a number."""
+    names: list[str] = []
+    for checkpoint in checkpoints:
+        stem = re.sub(r"[^\w.-]+", "-", Path(checkpoint.removeprefix("zoo:")).name).removesuffix(".safetensors")
+        name, number = f"{stem}.json", 2
+        while name in names:
+            name, number = f"{stem}-{number}.json", number + 1
+        names.append(name)
+    return tuple(names)
+
+
+def sweep(
+    checkpoints: Sequence[str], out: Path, settings: Settings, jobs: int, analyse: Analyse
+) -> Iterator[tuple[int, SweepRow]]:
+    """``analyse(checkpoint, document, settings)`` for every checkpoint, in ``jobs`` processes; yields the index and
+    the row of each as it ends."""
+    places = [out / name for name in document_names(checkpoints)]
+    if jobs == 1:
+        for index, (checkpoint, place) in enumerate(zip(checkpoints, places, strict=True)):
+            yield index, _guarded(analyse, checkpoint, place, settings)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {
+            pool.submit(_guarded, analyse, checkpoint, place, settings): index
+            for index, (checkpoint, place) in enumerate(zip(checkpoints, places, strict=True))
+        }
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _guarded(analyse: Analyse, checkpoint: str, place: Path, settings: Settings) -> SweepRow:
+    try:
+        return analyse(checkpoint, place, settings)
+    except InterpProbeError as error:
+        message = " ".join(str(error).splitlines())
+        return SweepRow(checkpoint=checkpoint, error=message, exit_code=error.exit_code)

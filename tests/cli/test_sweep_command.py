@@ -1,0 +1,85 @@
+"""``interp-probe sweep``: many checkpoints, of which some are broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import FEW
+
+from interp.models.errors import UsageError
+from interp.sweep import checkpoints_of, document_names
+
+
+@pytest.fixture
+def folder(tiny, variant, tmp_path) -> Path:
+    """Two good checkpoints and a broken one."""
+    place = tmp_path / "many"
+    place.mkdir()
+    Path(tiny).rename(place / "a.safetensors")
+    Path(variant(residual=True)).rename(place / "c.safetensors")
+    (place / "b.safetensors").write_bytes(b"no checkpoint")
+    (place / "notes.txt").write_text("not one")
+    return place
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_broken_file_does_not_stop_the_others(probe, folder, tmp_path, jobs):
+    out = tmp_path / "out"
+    ended = probe("sweep", str(folder), "--out", str(out), "--prompts", FEW, "--jobs", jobs, "--json")
+    assert ended.code == 5
+    assert ended.err.startswith("interp-probe: 1 of 3 checkpoints")
+    rows = json.loads(ended.out)["rows"]
+    assert [Path(row["checkpoint"]).name for row in rows] == ["a.safetensors", "b.safetensors", "c.safetensors"]
+    assert [row["exit_code"] for row in rows] == [0, 3, 0]
+    assert rows[1]["document"] is None and "b.safetensors" in rows[1]["error"]
+    assert sorted(path.name for path in out.iterdir()) == ["a.json", "c.json"]
+    for row in (rows[0], rows[2]):
+        document = json.loads(Path(row["document"]).read_text())
+        assert row["algorithm"] == document["verdict"]["algorithm"] == "diag"
+        assert row["fidelity"] == document["verdict"]["fidelity"]
+
+
+def test_a_document_is_made_again_only_when_it_is_another(call, folder, tmp_path):
+    (folder / "b.safetensors").unlink()
+    out = tmp_path / "out"
+
+    def times(prompts: str) -> dict[str, int]:
+        assert call("sweep", str(folder), "--out", str(out), "--prompts", prompts).code == 0
+        return {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+
+    first = times(FEW)
+    (out / "c.json").write_text("{ half of a docu")
+    again = times(FEW)
+    assert again["a.json"] == first["a.json"]
+    assert json.loads((out / "c.json").read_text())["schema"] == "interp-probe/1"
+    other = times("130")
+    assert other["a.json"] != first["a.json"]
+
+
+def test_the_table(call, folder, tmp_path):
+    ended = call("sweep", str(folder), "--out", str(tmp_path / "out"), "--prompts", FEW)
+    assert ended.code == 5
+    assert "diag" in ended.out and "failed, exit code 3" in ended.out
+    assert max(len(line) for line in ended.out.splitlines() if line.startswith("checkpoint")) <= 80
+
+
+@pytest.mark.parametrize("arguments", [[], ["EMPTY"], ["zoo:diag-l4-u5", "zoo:diag-l4-u5"]])
+def test_usage(call, tmp_path, arguments):
+    (tmp_path / "empty").mkdir()
+    named = [str(tmp_path / "empty") if word == "EMPTY" else word for word in arguments]
+    ended = call("sweep", *named, "--out", str(tmp_path / "out"))
+    assert ended.code == 2
+    assert ended.err.startswith("interp-probe: ") and ended.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_documents_of_files_with_one_name_are_apart():
+    names = document_names(["a/m.safetensors", "b/m.safetensors", "zoo:diag-l4-u5", "c/m.pt", "d/<m>.npz"])
+    assert names == ("m.json", "m-2.json", "diag-l4-u5.json", "m.pt.json", "-m-.npz.json")
+
+
+def test_a_folder_without_checkpoints_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds no checkpoint"):
+        checkpoints_of([str(tmp_path)])
