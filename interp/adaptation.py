@@ -32,7 +32,7 @@ from torch import Tensor
 
 from interp.algorithms.ridge import ols
 from interp.algorithms.statistics import RegressionStatistics
-from interp.averages import mean_with_error, quantile_bins, ratio_with_error, share_explained
+from interp.averages import Interval, mean_with_error, quantile_bins, ratio_with_error, share_explained
 from interp.models.gram import GramTrajectory, LayerMaps
 from interp.models.specification import ModelSpec
 from interp.results import Adaptation, AdaptationBin
@@ -56,7 +56,7 @@ class Passage:
 
 
 def label_shrinkage(
-    network: Passage, recovered: LayerMaps, by_weights: LayerMaps, spec: ModelSpec, live: Sequence[bool]
+    network: Passage, recovered: LayerMaps, by_weights: LayerMaps, spec: ModelSpec, live: Sequence[bool], seed: int
 ) -> tuple[Adaptation, ...]:
     """The factor T_yy of every layer in which it has a say (``live``), against the label energy of the layer."""
     (label,) = label_indices(spec)[1]
@@ -75,8 +75,8 @@ def label_shrinkage(
             if mean is not None:
                 x, value, own = (float(values[inside].mean()) for values in (energy, predicted, local))
                 bins.append(AdaptationBin(x=x, predicted=value, by_weights=own, observed=mean, stderr=error))
-        r2, r2_local = share_explained(observed, predicted), share_explained(observed, local)
-        out.append(Adaptation(layer=layer, r2=r2, r2_by_weights=r2_local, bins=tuple(bins)))
+        scores = (share_explained(observed, values, seed=seed) for values in (predicted, local))
+        out.append(_adaptation(layer, bins, *scores))
     return tuple(out)
 
 
@@ -97,6 +97,7 @@ def effective_steps(
     by_weights: LayerMaps,
     known: RegressionStatistics,
     spec: ModelSpec,
+    seed: int,
 ) -> tuple[Adaptation, ...]:
     """The step of every layer against the residual energy: none when the contexts are fitted exactly.
 
@@ -128,9 +129,24 @@ def effective_steps(
                         without=None if bare is None else bare.over(inside)[0],
                     )
                 )
-        r2, r2_local = (observed.explained_by(other) for other in (predicted, local))
-        out.append(Adaptation(layer=layer, r2=r2, r2_by_weights=r2_local, bins=tuple(bins)))
+        out.append(_adaptation(layer, bins, *(observed.explained_by(other, seed) for other in (predicted, local))))
     return tuple(out)
+
+
+def _adaptation(
+    layer: int,
+    bins: Sequence[AdaptationBin],
+    recovered: tuple[float | None, Interval],
+    by_weights: tuple[float | None, Interval],
+) -> Adaptation:
+    return Adaptation(
+        layer=layer,
+        r2=recovered[0],
+        r2_ci=recovered[1],
+        r2_by_weights=by_weights[0],
+        r2_by_weights_ci=by_weights[1],
+        bins=tuple(bins),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +167,7 @@ class _Step:
     def over(self, inside: Tensor) -> tuple[float | None, float | None]:
         return ratio_with_error(self.top[inside], self.bottom[inside])
 
-    def explained_by(self, other: _Step) -> float | None:
+    def explained_by(self, other: _Step, seed: int) -> tuple[float | None, Interval]:
         kept = (self.bottom > 0) & (other.bottom > 0)
         ratio, guess = (self.top / self.bottom)[kept], (other.top / other.bottom)[kept]
-        return share_explained(ratio, guess, self.bottom[kept])
+        return share_explained(ratio, guess, self.bottom[kept], seed=seed)

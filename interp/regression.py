@@ -52,7 +52,7 @@ def describe_regression(
 ) -> Regression:
     """All of it for one network. ``best`` is the recovered algorithm (or the closest family) and its label, ``halves``
     the prompts that were fitted and held out, ``draw(task, count, seed)`` gives more of them."""
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
     recovered, label = best
     assert recovered.parametrisation is not None and recovered.fit is not None  # a scored candidate has both
     layers = recovered.parametrisation.build(recovered.fit.theta)
@@ -77,13 +77,15 @@ def describe_regression(
         omegas=omega_effects(
             counted.family.name, table, kept, task, spec, network.scale, min(EFFECT_PROMPTS, prompts // 4), seeds[1]
         ),
-        shrinkage=label_shrinkage(network_passage, layers, by_weights, spec, _live(diag, "yy")),
+        shrinkage=label_shrinkage(network_passage, layers, by_weights, spec, _live(diag, "yy"), seeds[3]),
         step=effective_steps(
-            network_passage, passage(layers), None if without is None else passage(without), by_weights, known, spec
+            network_passage, passage(layers), None if without is None else passage(without), by_weights, known, spec,
+            seeds[3],
         ),
         momentum=momentum_fits(
             increments(implicit_states(fitted.trajectory, spec), _known(fitted)),
             increments(network_passage.states, known),
+            seeds[3],
         ),
         filters=spectral_filters(
             [-spec.readout.sign * s.w[:, 0] for s in network_passage.states], known, held_out.drawn.sigma, task

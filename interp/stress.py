@@ -80,7 +80,7 @@ def axes(task: NoisyRegression) -> Iterator[Axis]:
     )
 
 
-_CONDITION = "unevenness of the inputs' variances"
+_CONDITION = "unevenness of the inputs"
 
 
 def _stretched(spectrum: Sequence[float], condition: float) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interp.reports.noise_findings import shrinkage_finding, step_finding
-from interp.reports.numbers import estimate, is_finite, number
+from interp.reports.numbers import estimate, interval, is_finite, number
 from interp.reports.plots import (
     Figure,
     Panel,
@@ -110,8 +110,8 @@ def _adaptation(
             traces.append(curve(series, points, dash=dash, marked=False))
         seen = [Point(b.x, b.observed, b.stderr, f"{where}: {estimate(b.observed, b.stderr)}") for b in entry.bins]
         traces.append(marks(_OBSERVED, seen))
-        scores = [("algorithm", entry.r2), ("weights", entry.r2_by_weights)]
-        known = ", ".join(f"{what} {number(r2, 3)}" for what, r2 in scores if is_finite(r2))
+        scores = [("algorithm", entry.r2, entry.r2_ci), ("weights", entry.r2_by_weights, entry.r2_by_weights_ci)]
+        known = ", ".join(f"{what} {interval(r2, bounds)}" for what, r2, bounds in scores if is_finite(r2))
         panels.append(
             Panel(
                 name=f"{name}-{entry.layer}",
@@ -138,8 +138,8 @@ def _adaptation(
     return Figure(
         name=name,
         finding=finding,
-        description=f"{description} Bars are 95 % intervals; R² is over prompts, and negative where the mean would "
-        "predict better.",
+        description=f"{description} Bars and brackets are 95 % intervals; R² is over prompts, and negative where the "
+        "mean would predict better.",
         panels=tuple(panels),
         legend=(_OBSERVED, *(series for series, _, _ in predictions)),
         table=Table(header=header, rows=rows),

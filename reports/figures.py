@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from interp.reports.adaptation_figures import omega_figure, shrinkage_figure, step_figure
 from interp.reports.coefficient_figures import coefficient_figure, preconditioner_figure
+from interp.reports.evidence_figures import absorption_figure, interpolation_figure, stress_figure, swap_figure
 from interp.reports.implicit_figures import distance_figure, filter_figure, momentum_figure
 from interp.reports.loss_figures import depth_figure, depth_profile_figure, loss_figure, profile_figure
 from interp.reports.plots import Figure
@@ -23,6 +24,10 @@ _MAKERS = (
     preconditioner_figure,
     loss_figure,
     depth_figure,
+    swap_figure,
+    interpolation_figure,
+    stress_figure,
+    absorption_figure,
     profile_figure,
     depth_profile_figure,
     filter_figure,

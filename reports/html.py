@@ -24,7 +24,7 @@ from interp.reports.numbers import DASH, estimate, interval, number, percent, pl
 from interp.reports.page import HERE, environment, policy
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
-from interp.reports.remainder_findings import remainder_sentences
+from interp.reports.remainder_findings import drawable, matrix_sentences, remainder_sentences
 from interp.results import Analysis, ProbeReport
 
 __all__ = ["render_report", "write_report"]
@@ -68,6 +68,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "no_regression": regression_reason(analysis),
         "left": tuple(remainder_sentences(analysis)),
         "formulas": formulas,
+        "matrices": tuple(matrix_sentences([entry for entry in analysis.preconditioners if drawable(entry)])),
         "heatmaps": heatmaps(analysis),
         "doubts": findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
         "undetermined": any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),

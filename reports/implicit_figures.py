@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from interp.reports import findings
 from interp.reports.noise_findings import filter_finding, momentum_finding, noise_text
-from interp.reports.numbers import estimate, is_finite, number
+from interp.reports.numbers import estimate, interval, is_finite, number
 from interp.reports.plots import (
     Figure,
     Panel,
@@ -14,6 +14,7 @@ from interp.reports.plots import (
     axis,
     baseline_series,
     curve,
+    error_bars,
     label,
     layer_axis,
     layout,
@@ -163,12 +164,15 @@ def momentum_figure(analysis: Analysis) -> Figure | None:
     for k, (name, series) in enumerate(present):
         points = [
             Point(
-                m.layer + 0.12 * (k - middle), value, None, f"layer {m.layer}, {series.label}: R² = {number(value, 3)}"
+                m.layer + 0.12 * (k - middle), value, None, f"layer {m.layer}, {series.label}: R² = {_scored(m, name)}"
             )
             for m in entries
             if is_finite(value := getattr(m, name))
         ]
-        traces.append(marks(series, points, floor=floor))
+        trace = marks(series, points, floor=floor)
+        bars = [_bar(m, name, floor) for m in entries if is_finite(getattr(m, name))]
+        trace["error_y"] = error_bars([low for low, _ in bars], [high for _, high in bars], series.colour)
+        traces.append(trace)
     plot = layout(
         layer_axis([m.layer for m in entries], "layer"), axis("held-out R²", range=[min(floor, 0) - 0.05, 1.06])
     )
@@ -178,7 +182,7 @@ def momentum_figure(analysis: Analysis) -> Figure | None:
         description="With g the negative gradient of half the squared residuals at the layer's own weights, what the "
         "layer adds to its weights w and to the vector u that it carries beside them is fitted with one number of each "
         "kind for all prompts: w + step g, w - η u (momentum), both, and u - β u + γ g. R² is on prompts that were not "
-        "fitted; it says what one number leaves. u after the last layer is never read.",
+        "fitted, with 95 % intervals; it says what one number leaves. u after the last layer is never read.",
         panels=(Panel(name="momentum", title="", data=traces, layout=plot, height=300),),
         legend=tuple(series for _, series in present),
         table=Table(
@@ -186,16 +190,28 @@ def momentum_figure(analysis: Analysis) -> Figure | None:
                 "layer",
                 "β ± stderr",
                 "γ ± stderr",
-                "R² of u",
+                "R² of u [95 %]",
                 "η ± stderr",
-                "R²",
+                "R² [95 %]",
                 "step ± stderr",
-                "R²",
-                "R² both",
+                "R² [95 %]",
+                "R² both [95 %]",
             ),
             rows=tuple(_momentum_row(m) for m in entries),
         ),
     )
+
+
+def _scored(m: Momentum, name: str) -> str:
+    return interval(getattr(m, name), getattr(m, f"{name}_ci"))
+
+
+def _bar(m: Momentum, name: str, floor: float) -> tuple[float, float]:
+    """Lengths of the interval below and above the point; none for a point at the edge."""
+    value, (low, high) = getattr(m, name), getattr(m, f"{name}_ci")
+    if value < floor or not is_finite(low) or not is_finite(high):
+        return 0.0, 0.0
+    return value - max(low, floor), high - value
 
 
 def _momentum_row(m: Momentum) -> tuple[str, ...]:
@@ -203,10 +219,10 @@ def _momentum_row(m: Momentum) -> tuple[str, ...]:
         str(m.layer),
         estimate(m.beta, m.beta_stderr),
         estimate(m.gradient, m.gradient_stderr),
-        number(m.u_r2, 3),
+        _scored(m, "u_r2"),
         estimate(m.eta, m.eta_stderr),
-        number(m.eta_r2, 3),
+        _scored(m, "eta_r2"),
         estimate(m.step, m.step_stderr),
-        number(m.step_r2, 3),
-        number(m.both_r2, 3),
+        _scored(m, "step_r2"),
+        _scored(m, "both_r2"),
     )

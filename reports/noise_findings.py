@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 GOOD = 0.9  # R^2 from which a prediction is said to hold
-EVEN = 0.02  # R^2 by which one account must beat another to be called better; it has no interval
+EVEN = 0.02  # R^2 by which one account must beat another to be called better, its interval clear of the other's
 
 
 def layers_named(layers: Sequence[int]) -> str:
@@ -292,19 +292,28 @@ def momentum_finding(entries: Sequence[Momentum]) -> str:
     plain = [m.step_r2 for m in known if m.step_r2 is not None]
     if all(m.eta_r2 is None for m in known):
         return f"There is no momentum: u stays 0, and plain gradient steps explain the change of w to {_range(plain)}"
-    compared = [(m.layer, m.eta_r2 - m.step_r2) for m in known if m.eta_r2 is not None and m.step_r2 is not None]
+    compared = [(m.layer, _gain(m)) for m in known if m.eta_r2 is not None and m.step_r2 is not None]
     parts = [
         f"{name} in {layers_named(layers)}"
         for name, layers in (
-            ("better by momentum than by the plain gradient", [i for i, d in compared if d > EVEN]),
-            ("better by the plain gradient than by momentum", [i for i, d in compared if d < -EVEN]),
-            ("about equally by either", [i for i, d in compared if abs(d) <= EVEN]),
+            ("better by momentum than by the plain gradient", [i for i, d in compared if d > 0]),
+            ("better by the plain gradient than by momentum", [i for i, d in compared if d < 0]),
+            ("about equally by either", [i for i, d in compared if d == 0]),
         )
         if layers
     ]
     both = [m.both_r2 for m in known if m.both_r2 is not None]
     together = [f"by both together to {_range(both)}"] if both else []
     return f"The change of w is explained {', '.join([*parts, *together])}"
+
+
+def _gain(m: Momentum) -> float:
+    """By how much momentum explains more than the plain gradient; 0 when that is not clear."""
+    gain = (m.eta_r2 or 0.0) - (m.step_r2 or 0.0)
+    better, worse = (m.eta_r2_ci, m.step_r2_ci) if gain > 0 else (m.step_r2_ci, m.eta_r2_ci)
+    low, high = better[0], worse[1]
+    overlap = is_finite(low) and is_finite(high) and low <= high
+    return 0.0 if abs(gain) <= EVEN or overlap else gain
 
 
 def _range(values: Sequence[float]) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "drawable",
     "effect_text",
     "error_share",
+    "matrix_sentences",
     "omega_finding",
     "preconditioner_finding",
     "remainder_finding",
@@ -208,6 +209,18 @@ def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:
         if group
     ]
     return f"The matrix is {'; it is '.join(parts)}"
+
+
+def matrix_sentences(entries: Sequence[Preconditioner]) -> Iterator[str]:
+    """What each matrix is like: its diagonal, and what is beside it."""
+    for entry in entries:
+        dim = len(entry.refit)
+        diagonal = [v for i in range(dim) if is_finite(v := entry.refit[i][i])]
+        beside = [abs(v) for i, row in enumerate(entry.refit) for j, v in enumerate(row) if i != j and is_finite(v)]
+        if not diagonal:
+            continue
+        off = f", off it at most {number(max(beside), 2)} in size" if beside else ""
+        yield f"Ω of layer {entry.layer}, {dim} x {dim}: {_span(diagonal)} on the diagonal{off}"
 
 
 def _span(values: Sequence[float]) -> str:

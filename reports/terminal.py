@@ -7,20 +7,24 @@ from rich.table import Table
 from rich.text import Text
 
 from interp.reports import findings
+from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
 from interp.reports.remainder_findings import (
+    drawable,
+    matrix_sentences,
     omega_finding,
     preconditioner_finding,
     remainder_finding,
     remainder_sentences,
 )
 from interp.reports.terminal_layout import Columns, items, line, section, show
-from interp.results import Analysis
+from interp.results import Analysis, Recovered
 
 __all__ = ["print_analysis", "render_analysis"]
 
 _TONES = {"good": "bold green", "caution": "bold yellow", "bad": "bold red"}
+_MOST_COLUMNS = 4  # of a matrix whose entries have standard errors
 _MOST_DEPTHS = 6  # columns of the table of distances that fit 80 characters beside the last
 
 
@@ -37,6 +41,7 @@ def render_analysis(analysis: Analysis) -> RenderableType:
         _coefficients(analysis),
         _losses(analysis),
         _families(analysis),
+        _evidence(analysis),
         _noise(analysis),
         _split(analysis),
         _implicit(analysis),
@@ -67,6 +72,8 @@ def _algorithm(analysis: Analysis) -> tuple[RenderableType, ...]:
     """The recovered algorithm's own numbers; the table of coefficients below has those of all four omegas."""
     found = analysis.recovered
     named = [] if found is None else [layer for layer in found.layers if layer.coefficients]
+    if found is not None and not named and analysis.preconditioners:
+        return _matrices(analysis, found)
     if found is None or not named:
         return ()
     table = Columns(("layer", "left"), ("", "left"), ("fitted ± stderr", "left"), ("", "left"), wraps=3)
@@ -75,6 +82,21 @@ def _algorithm(analysis: Analysis) -> tuple[RenderableType, ...]:
             symbol = f"{'τ' if ':' in name else 'ω'}_{name}"
             table.add("" if index else str(layer.index), symbol, estimate(c.value, c.stderr), c.undetermined or "")
     return section("The recovered algorithm (layers count from 0)", found.equation, table)
+
+
+def _matrices(analysis: Analysis, found: Recovered) -> tuple[RenderableType, ...]:
+    """The formula of preconditioned gradient descent, with its matrices where a terminal has room for them."""
+    where = f"α = s Σ_j y_j x_j, s = {found.scale}; the prediction is {'-' if found.sign < 0 else '+'}y of the query"
+    entries = [entry for entry in analysis.preconditioners if drawable(entry)]
+    dim = max((len(entry.refit) for entry in entries), default=0)
+    notes = [where, *matrix_sentences(entries)]
+    table = Columns(("layer", "left"), ("Ω ± stderr", "left"), *(("", "left") for _ in range(dim - 1)))
+    for entry in entries if dim <= _MOST_COLUMNS else ():
+        for i, (values, errors) in enumerate(zip(entry.refit, entry.refit_stderr, strict=True)):
+            cells = [estimate(value, error) for value, error in zip(values, errors, strict=True)]
+            table.add("" if i else str(entry.layer), *cells)
+    shown = (table,) if entries and dim <= _MOST_COLUMNS else ()
+    return section("The recovered algorithm (layers count from 0)", found.equation, *shown, items(notes))
 
 
 def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:
@@ -122,6 +144,12 @@ def _families(analysis: Analysis) -> tuple[RenderableType, ...]:
         table.add(mark, row.name, str(row.parameters), fidelity, number(row.mse), style=style)
     why = [f"{row.name}: {row.why}" for row in analysis.families if row.why]
     return section("Families, smallest first", findings.family_finding(analysis), table, items(why))
+
+
+def _evidence(analysis: Analysis) -> tuple[RenderableType, ...]:
+    """What the figures of the HTML report are titled with."""
+    said = tuple(evidence_sentences(analysis))
+    return section("The algorithm in the network's place", "", items(said)) if said else ()
 
 
 def _split(analysis: Analysis) -> tuple[RenderableType, ...]:

@@ -96,6 +96,8 @@ class Adaptation:
     r2: float | None
     r2_by_weights: float | None
     bins: tuple[AdaptationBin, ...]
+    r2_ci: tuple[float | None, float | None] = (None, None)  # 95 %, as all the others
+    r2_by_weights_ci: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,10 @@ class Momentum:
     step_stderr: float | None
     step_r2: float | None
     both_r2: float | None
+    u_r2_ci: tuple[float | None, float | None] = (None, None)
+    eta_r2_ci: tuple[float | None, float | None] = (None, None)
+    step_r2_ci: tuple[float | None, float | None] = (None, None)
+    both_r2_ci: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import synthetic_parts as parts
 import synthetic_regression
+from synthetic_evidence import given
 
 from interp.results import (
     Analysis,
@@ -15,46 +17,24 @@ from interp.results import (
     Coefficient,
     Evidence,
     Family,
-    ImplicitModel,
     Layer,
     Loss,
     ProbeScore,
-    Recovered,
-    RecoveredCoefficient,
     RecoveredLayer,
     Split,
     Verdict,
     Weights,
 )
 
-DIM = 10
 HOSTILE = "<script>alert(1)</script>"
-OMEGAS = (  # xx, xy, yx, yy of the layers of a DIAG network on U(0, 5)
-    (-0.01534, -0.000352, -0.02221, -0.000513),
-    (-0.02871, -0.000844, -0.03127, -0.000391),
-    (-0.04418, -0.000173, -0.06643, -0.000287),
-    (None, None, -0.11073, -0.000642),
-)
-STDERR = (2.1e-4, 1.3e-5, 1.8e-4, 4.4e-6)
-OPTIMUM = 3.1325
-BASELINES = {
-    "ols": ("least squares", 9.2714),
-    "gd-1": ("1 GD step (tuned)", 5.0312),
-    "gd-2": ("2 GD steps (tuned)", 4.4371),
-    "gd-4": ("4 GD steps (tuned)", 3.9917),
-    "gd-8": ("8 GD steps (tuned)", 3.9302),
-    "constrr": ("ridge, one penalty (8.41)", 3.8211),
-    "adarr": ("adaptive ridge", 3.3013),
-    "tunedrr": ("tuned adaptive ridge (x 1.3 up to 17.5)", 3.2324),
-}
 
 
-def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> Analysis:
+def analysis(layers: int = 4, dim: int = parts.DIM, heads: int = 1, seed: int = 0) -> Analysis:
     """A recognized DIAG network of ``layers`` layers; the last layer's xx and xy are dead."""
     rng = np.random.default_rng(seed)
-    omegas = [OMEGAS[min(i, 2)] for i in range(layers - 1)] + [OMEGAS[3]]
-    Q, P = _weights(rng, omegas, dim, heads)
-    rows = tuple(_layer(rng, i, values) for i, values in enumerate(omegas))
+    omegas = [parts.OMEGAS[min(i, 2)] for i in range(layers - 1)] + [parts.OMEGAS[3]]
+    Q, P = parts.weights(rng, omegas, dim, heads)
+    rows = tuple(parts.layer(rng, i, values) for i, values in enumerate(omegas))
     return Analysis(
         checkpoint=CheckpointInfo(
             name="zoo:diag-4",
@@ -134,19 +114,19 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
         evidence=Evidence(
             prompts=65536,
             losses=(
-                _loss("null", "predict zero", 10.0231),
-                *(_loss(name, label, mse) for name, (label, mse) in BASELINES.items()),
-                _loss("network", "the network", 3.2459),
-                _loss("recovered", "recovered algorithm (diag)", 3.2461),
-                _loss("oracle", "ridge, true noise (optimal)", OPTIMUM),
+                parts.loss("null", "predict zero", 10.0231),
+                *(parts.loss(name, label, mse) for name, (label, mse) in parts.BASELINES.items()),
+                parts.loss("network", "the network", 3.2459),
+                parts.loss("recovered", "recovered algorithm (diag)", 3.2461),
+                parts.loss("oracle", "ridge, true noise (optimal)", parts.OPTIMUM),
             ),
             depth_losses=tuple(
-                _loss(f"layer-{i}", f"read-out after layer {i}", 3.2459 + 6.7772 * 0.42**i * (1 - i / layers))
+                parts.loss(f"layer-{i}", f"read-out after layer {i}", 3.2459 + 6.7772 * 0.42**i * (1 - i / layers))
                 for i in range(layers + 1)
             ),
             notes=("probes were not run, because no target was asked for",),
         ),
-        implicit=tuple(_implicit(i, layers) for i in range(layers + 1)),
+        implicit=tuple(parts.implicit(i, layers) for i in range(layers + 1)),
         provenance={
             "tool": "interp-probe 0.1.0",
             "command": "interp-probe zoo:diag-4 --report diag.html",
@@ -161,106 +141,7 @@ def analysis(layers: int = 4, dim: int = DIM, heads: int = 1, seed: int = 0) -> 
             "versions": {"torch": "2.13.0", "numpy": "2.4.6", "plotly": "7.1.0", "missing": None},
         },
         weights=Weights(Q=Q.tolist(), P=P.tolist()),
-        recovered=recovered("diag", rows),
-    )
-
-
-def _loss(name: str, label: str, mse: float) -> Loss:
-    """Errors of single prompts vary as much as they are large; differences to the oracle's vary less."""
-    excess = mse - OPTIMUM
-    return Loss(
-        name=name,
-        label=label,
-        mse=mse,
-        stderr=0.0311 * mse,
-        excess=excess,
-        excess_stderr=0.0421 * excess + 1e-4 * bool(excess),
-    )
-
-
-def _weights(rng: np.random.Generator, omegas: Any, dim: int, heads: int) -> tuple[np.ndarray, np.ndarray]:
-    shape = (len(omegas), heads, dim + 1, dim + 1)
-    Q, P = 2e-3 * rng.standard_normal(shape), 2e-3 * rng.standard_normal(shape)
-    inputs = np.arange(dim)
-    for i, (xx, _, yx, yy) in enumerate(omegas):
-        Q[i, :, inputs, inputs] += 0.5 if xx is None else abs(xx) ** 0.5
-        P[i, :, inputs, inputs] += 0.1 if xx is None else -(abs(xx) ** 0.5) / heads
-        Q[i, :, dim, dim] += abs(yy) ** 0.5
-        P[i, :, dim, dim] += yx / heads
-    return Q, P
-
-
-def _layer(rng: np.random.Generator, index: int, values: tuple[float | None, ...]) -> Layer:
-    omega = {n: _coefficient(rng, v, s) for n, v, s in zip(("xx", "xy", "yx", "yy"), values, STDERR, strict=True)}
-    live = values[0] is not None
-    trace = {
-        "x:xx": _coefficient(rng, 2e-6 if live else None, 4e-6),
-        "x:yy": _coefficient(rng, -3e-7 if live else None, 8e-7),
-        "y:xx": _coefficient(rng, 1e-6, 3e-6),
-    }
-    return Layer(index=index, omega=omega, trace=trace, split=Split(block_scalar=0.9931, trace=0.0002, residual=0.0067))
-
-
-def _coefficient(rng: np.random.Generator, value: float | None, stderr: float) -> Coefficient:
-    if value is None:
-        return Coefficient(weight=None, output=None, stderr=None, refit=None, refit_stderr=None, live=False)
-    weight, output, refit = (
-        value * 1.01,
-        value + stderr * rng.standard_normal(),
-        value + 0.5 * stderr * rng.standard_normal(),
-    )
-    return Coefficient(weight=weight, output=output, stderr=stderr, refit=refit, refit_stderr=0.6 * stderr, live=True)
-
-
-def _implicit(layer: int, layers: int) -> ImplicitModel:
-    done = layer / layers
-    last = {
-        "gd-1": 0.61,
-        "gd-2": 0.33,
-        "gd-4": 0.153,
-        "gd-8": 0.094,
-        "ols": 0.52,
-        "constrr": 0.089,
-        "adarr": 0.0171,
-        "tunedrr": 0.0093,
-        "oracle": 0.0087,
-        "true": 0.3214,
-    }
-    distance = {name: value**done for name, value in last.items()}
-    return ImplicitModel(
-        layer=layer,
-        a=1.0 - 0.21 * done,
-        linearity_r2=1.0,
-        distance=dict(distance),
-        distance_stderr={name: 0.0 if layer == 0 else 0.04 * value for name, value in distance.items()},
-    )
-
-
-def recovered(family: str, layers: tuple[Layer, ...]) -> Recovered:
-    """The algorithm whose numbers are the refitted omegas of the layers."""
-    names = ("yx",) if family == "gd" else ("xx", "xy", "yx", "yy")
-    rows = [{name: c for name, c in layer.omega.items() if name in names and c.refit is not None} for layer in layers]
-    return Recovered(
-        family=family,
-        equation="",
-        parameters=sum(map(len, rows)),
-        dim=DIM,
-        context=20,
-        keys="context",
-        scale="1",
-        residual=True,
-        sign=-1,
-        layers=tuple(
-            RecoveredLayer(
-                index=layer.index,
-                coefficients={
-                    name: RecoveredCoefficient(value=c.refit, stderr=c.refit_stderr, undetermined=c.undetermined)
-                    for name, c in row.items()
-                    if c.refit is not None
-                },
-            )
-            for layer, row in zip(layers, rows, strict=True)
-        ),
+        recovered=parts.recovered("diag", rows),
     )
 
 
@@ -280,7 +161,7 @@ def disagreeing() -> Analysis:
         *base.layers[1:-1],
         dataclasses.replace(last, omega={**last.omega, "yx": opposed}),
     )
-    return dataclasses.replace(base, layers=layers, recovered=recovered("diag", layers))
+    return dataclasses.replace(base, layers=layers, recovered=parts.recovered("diag", layers))
 
 
 def unrecognized() -> Analysis:
@@ -295,7 +176,7 @@ def unrecognized() -> Analysis:
         "[0.699, 0.742] on fresh prompts. It solves the task (mean squared error 3.25; optimum 3.13).",
     )
     losses = tuple(
-        _loss("recovered", "closest family (equivariant)", 4.21) if entry.name == "recovered" else entry
+        parts.loss("recovered", "closest family (equivariant)", 4.21) if entry.name == "recovered" else entry
         for entry in base.evidence.losses
     )
     families = tuple(
@@ -329,7 +210,7 @@ def refused() -> Analysis:
         "predictions on fresh prompts follow y ← y + ω_yx ⟨α, x⟩ per layer with 2 numbers to R² = 0.9991.",
     )
     losses = tuple(
-        _loss(entry.name, entry.label, 10.4) if entry.name in ("network", "recovered") else entry
+        parts.loss(entry.name, entry.label, 10.4) if entry.name in ("network", "recovered") else entry
         for entry in base.evidence.losses
     )
     families = tuple(
@@ -342,7 +223,7 @@ def refused() -> Analysis:
     )
     evidence = dataclasses.replace(base.evidence, losses=losses)
     return dataclasses.replace(
-        base, verdict=verdict, evidence=evidence, families=families, recovered=recovered("gd", base.layers)
+        base, verdict=verdict, evidence=evidence, families=families, recovered=parts.recovered("gd", base.layers)
     )
 
 
@@ -411,7 +292,7 @@ def hostile() -> Analysis:
     checkpoint = dataclasses.replace(
         base.checkpoint,
         name=HOSTILE,
-        tokens=((f"<b>{HOSTILE}</b>", DIM), ("y\x1b[31m", 1)),
+        tokens=((f"<b>{HOSTILE}</b>", parts.DIM), ("y\x1b[31m", 1)),
         notes=(image, "[red]markup[/red]"),
     )
     losses = tuple(dataclasses.replace(entry, label=f"<b>{entry.label}</b>{image}") for entry in base.evidence.losses)
@@ -452,7 +333,7 @@ def with_probes() -> Analysis:
 
 def noisy() -> Analysis:
     """DIAG, with everything that is measured of how it deals with noise."""
-    return dataclasses.replace(analysis(), regression=synthetic_regression.regression())
+    return given(dataclasses.replace(analysis(), regression=synthetic_regression.regression()))
 
 
 def full() -> Analysis:
@@ -461,16 +342,17 @@ def full() -> Analysis:
     base = disagreeing()
     split = Split(block_scalar=0.0031, trace=0.0001, residual=0.9968)
     layers = tuple(dataclasses.replace(x, split=split) if x.index >= 2 else x for x in base.layers)
-    return dataclasses.replace(
+    found = dataclasses.replace(
         base,
         layers=layers,
         regression=synthetic_regression.regression(levels=(1.0, 3.0), full=True),
         task=base.task | {"noise": {"choice": [1.0, 3.0]}},
     )
+    return given(found, like="opaque")
 
 
 def unrecognized_and_noisy() -> Analysis:
-    return dataclasses.replace(unrecognized(), regression=synthetic_regression.regression())
+    return given(dataclasses.replace(unrecognized(), regression=synthetic_regression.regression()), like="opaque")
 
 
 def preconditioned() -> Analysis:
@@ -481,7 +363,7 @@ def preconditioned() -> Analysis:
     layers = tuple(
         RecoveredLayer(index=m.layer, coefficients={}, matrix=m.refit, matrix_stderr=m.refit_stderr) for m in matrices
     )
-    found = dataclasses.replace(recovered("gd", base.layers), family="preconditioned-gd", layers=layers)
+    found = dataclasses.replace(parts.recovered("gd", base.layers), family="preconditioned-gd", layers=layers)
     return dataclasses.replace(base, verdict=verdict, families=families, preconditioners=matrices, recovered=found)
 
 
@@ -490,7 +372,7 @@ def everything(layers: int) -> Analysis:
     import synthetic_probes  # which builds on this module
 
     return dataclasses.replace(
-        analysis(layers=layers),
+        given(analysis(layers=layers), like="opaque"),
         regression=synthetic_regression.regression(layers),
         preconditioners=synthetic_regression.preconditioners(layers, dim=2),
         probes=synthetic_probes.along_a_sequence((1, 5), layers=1),
@@ -499,7 +381,8 @@ def everything(layers: int) -> Analysis:
 
 def deep() -> Analysis:
     """Seven layers, three heads, everything measured."""
-    return dataclasses.replace(analysis(layers=7, heads=3), regression=synthetic_regression.regression(layers=7))
+    found = dataclasses.replace(analysis(layers=7, heads=3), regression=synthetic_regression.regression(layers=7))
+    return given(found)
 
 
 def many() -> Mapping[str, Analysis]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 
 import pytest
 import synthetic_analyses
+import synthetic_regression
 from rich.console import Console
 
 from interp.reports.numbers import estimate
@@ -108,3 +110,22 @@ def test_the_recovered_algorithm_has_its_own_numbers() -> None:
     part = text[text.index("The recovered algorithm (") : text.index("Coefficients per layer")]
     assert part.count("ω_yx") == 2 and "ω_xx" not in part
     assert "The recovered algorithm (" not in printed(synthetic_analyses.unrecognized())
+
+
+def test_preconditioned_gradient_descent_has_its_formula_and_its_matrices() -> None:
+    base = synthetic_analyses.preconditioned()
+    assert base.recovered is not None
+    recovered = dataclasses.replace(base.recovered, equation="y ← y + ⟨α, Ω x⟩")
+    wide = printed(dataclasses.replace(base, recovered=recovered))
+    assert "y ← y + ⟨α, Ω x⟩" in wide and "Ω of layer 1, 5 x 5: -0.100 to -0.019 on the diagonal" in wide
+    assert "Ω ± stderr" not in wide  # five columns with their errors do not fit
+    narrow = dataclasses.replace(base, recovered=recovered, preconditioners=synthetic_regression.preconditioners(dim=2))
+    text = printed(narrow)
+    first = narrow.preconditioners[0].refit[0][0]
+    assert "Ω ± stderr" in text and f"{first:.4f} ± 0.0002" in text
+
+
+def test_the_algorithm_in_the_networks_place() -> None:
+    text = " ".join(printed(synthetic_analyses.noisy()).split())
+    assert "The algorithm in the network's place" in text
+    assert "Each layer can be replaced by the recovered algorithm's with no change but rounding" in text
