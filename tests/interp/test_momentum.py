@@ -127,7 +127,7 @@ def test_a_network_that_stands_still_has_no_figures() -> None:
     known = [statistics(20, seed) for seed in (5, 6)]
     resting = [[state(torch.zeros_like(k.alpha), torch.zeros_like(k.alpha))] * 3 for k in known]
     for row in fits(resting, known):
-        assert {value for name, value in vars(row).items() if name != "layer"} == {None}
+        assert {value for name, value in vars(row).items() if name != "layer"} == {None, (None, None)}
 
 
 def _of_network(model: planting.LinearTransformer) -> tuple[Momentum, ...]:
