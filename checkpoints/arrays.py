@@ -10,7 +10,6 @@ import hashlib
 import io
 import math
 import os
-import stat
 import struct
 import warnings
 import zipfile
@@ -24,12 +23,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from interp.checkpoints.locating import LIMIT, beginning, shown
 from interp.checkpoints.torch_archive import read_tensors
 from interp.models.errors import LayoutError, UnreadableFile, did_you_mean
 
-__all__ = ["FLOATS", "LIMIT", "ArrayFile", "ArrayInfo", "file_sha256", "scan", "shown"]
+__all__ = ["FLOATS", "ArrayFile", "ArrayInfo", "file_sha256", "scan"]
 
-LIMIT = 4 * 2**30  # bytes: of a file, and of the arrays read from it; a linear transformer needs a few megabytes
 FLOATS = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 PREFIXES = ("module.", "_orig_mod.", "model.")  # left by DataParallel, torch.compile and trainer classes
 
@@ -101,11 +100,6 @@ class ArrayFile:
         return out
 
 
-def shown(name: str) -> str:
-    """A name from a file, safe to print: control characters would otherwise reach the terminal."""
-    return name if name.isprintable() else repr(name)
-
-
 def file_sha256(path: str | os.PathLike[str]) -> str:
     """The SHA-256 of a file's bytes, as hexadecimal."""
     with open(path, "rb") as file:
@@ -119,7 +113,7 @@ def scan(path: str | os.PathLike[str]) -> ArrayFile:
     """
     place = Path(path)
     label = shown(str(path))
-    size, start = _beginning(place, label)
+    size, start = beginning(place)
     try:
         str(place).encode()
     except UnicodeEncodeError:  # the readers of safetensors and torch take no other names
@@ -141,27 +135,6 @@ def scan(path: str | os.PathLike[str]) -> ArrayFile:
             "its first bytes are not theirs, so it is another kind of file or damaged"
         )
     return _strip_prefixes(found)
-
-
-def _beginning(path: Path, label: str) -> tuple[int, bytes]:
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise UnreadableFile(f"{label} is a folder, expected a checkpoint file inside one")
-        if not stat.S_ISREG(status.st_mode):  # a pipe or device might never end
-            raise UnreadableFile(f"{label} is not a regular file, expected a checkpoint file")
-        with open(path, "rb") as file:
-            start = file.read(16)
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UnreadableFile(f"{label} cannot be opened: {reason}; expected the path of a checkpoint file") from error
-    if not start:
-        raise UnreadableFile(f"{label} is empty (0 bytes), expected a checkpoint; was the write interrupted?")
-    if status.st_size > LIMIT:
-        raise UnreadableFile(
-            f"{label} has {status.st_size} bytes, over the limit of {LIMIT}; is this a linear transformer?"
-        )
-    return status.st_size, start
 
 
 def _first_line(error: BaseException) -> str:

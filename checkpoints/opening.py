@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from interp.checkpoints.arrays import ArrayFile, file_sha256, scan, shown
+from interp.checkpoints.arrays import ArrayFile, file_sha256, scan
 from interp.checkpoints.canonical import CanonicalHeader, canonical_header
 from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
-from interp.checkpoints.zoo import zoo_names, zoo_path
-from interp.models.errors import LayoutError, UnreadableFile
+from interp.checkpoints.locating import locate
+from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["Checkpoint", "Inspection", "inspect_checkpoint", "open_checkpoint"]
-
-ZOO = "zoo:"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +72,8 @@ def open_checkpoint(reference: str, spec: str | None = None) -> Checkpoint:
     Raises UnreadableFile (damaged or unsafe), LayoutError (not known what the tensors mean), UsageError (no such zoo
     model or description).
     """
-    name, arrays = _locate(reference)
+    name, path = locate(reference)
+    arrays = scan(path)
     found = _identify(arrays, spec)
     model, notes = found.load()
     return Checkpoint(
@@ -94,7 +92,8 @@ def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
     A file whose layout is not known, or contradicts itself, is described all the same, with the ``problem``. Raises
     what ``open_checkpoint`` raises for a file that cannot be read, and for a ``spec`` that cannot.
     """
-    name, arrays = _locate(reference)
+    name, path = locate(reference)
+    arrays = scan(path)
     found, problem = None, None
     try:
         found = _identify(arrays, spec)
@@ -133,14 +132,6 @@ class _Identified:
         else:
             model, notes = self.source.load(), ()
         return replace(model, spec=self.spec), notes
-
-
-def _locate(reference: str) -> tuple[str, ArrayFile]:
-    if reference.startswith(ZOO):
-        return reference, scan(zoo_path(reference.removeprefix(ZOO)))
-    if reference in zoo_names() and not Path(reference).exists():
-        raise UnreadableFile(f"{reference} cannot be opened: no such file; did you mean {ZOO}{reference}?")
-    return shown(Path(reference).name), scan(reference)
 
 
 def _identify(arrays: ArrayFile, spec: str | None) -> _Identified:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from interp.reports.certificate_text import TERMS, disagreement_rows, names, origin, scale_text, sources, terms
-from interp.reports.numbers import plain
+from interp.reports.numbers import interval, number, plain
 from interp.results import Certificate, Recovered, RecoveredLayer
 
 __all__ = ["LIBRARIES", "python_source"]
@@ -99,7 +99,8 @@ def _docstring(certificate: Certificate) -> str:
         "How far it can be trusted: |this - network| on fresh prompts, in units of the network's rms there",
         *_table(certificate),
         "",
-        "Running this file checks it against the network's predictions on a few prompts that it carries.",
+        "Running this file tells two things apart: whether it computes here what it computed when it was written (the",
+        "exit code), and how far that is from the network on a few prompts that it carries.",
         '"""',
     ]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -225,6 +226,19 @@ def _sum(parts: list[str]) -> str:
     return " + ".join(parts) if len(parts) < 4 else "\n            + ".join(parts)
 
 
+def _trust(certificate: Certificate) -> str:
+    """The first row of the certificate in a sentence."""
+    entry = certificate.disagreements[0]
+    if entry.skipped is not None or entry.rms is None or entry.median is None or entry.q99 is None:
+        return f"How far the algorithm is from the network on its task: {_ascii(entry.skipped or 'not measured')}."
+    half, most = (number(q * entry.rms, 2) for q in (entry.median, entry.q99))
+    agreed = f"R^2 = {interval(entry.r2, entry.r2_ci)}"
+    return (
+        f"On {entry.prompts} prompts of the task it agrees with the network to {agreed}: half of the predictions are "
+        f"within {half} of the network's, 99 % within {most} (predictions have an rms of {number(entry.rms, 3)})."
+    )
+
+
 def _check(certificate: Certificate, library: Library) -> str:
     examples = certificate.examples
     flat = [float(value) for prompt in examples for token in prompt for value in token]
@@ -244,10 +258,14 @@ def _check(certificate: Certificate, library: Library) -> str:
         *(f"    {float(value)!r}," for value in certificate.algorithm),
         "]",
         f"ROUNDING = {ROUNDING * size!r}",
+        "# How far this algorithm is from the network on prompts of the task.",
+        'TRUST = """\\',
+        *textwrap.wrap(_trust(certificate), WIDTH),
+        '"""',
         "",
         "",
         "def check():",
-        '    """Print the predictions of this file and of the network; say whether its own are what they were."""',
+        '    """Print how far this file is from the network; return whether it computes what it did when written."""',
         '    data = base64.b85decode("".join(EXAMPLES.split()))',
         f"    prompts = {library.decode}.reshape{shape}",
         "    good = True",
@@ -255,8 +273,10 @@ def _check(certificate: Certificate, library: Library) -> str:
         "        here = float(predict(prompt[:-1, :-1], prompt[:-1, -1], prompt[-1, :-1]))",
         "        good = good and abs(here - expected) <= ROUNDING",
         "        apart = abs(here - network)",
-        '        sys.stdout.write(f"network {network:.9g}, this file {here:.9g}, apart by {apart:.2g}\\n")',
-        "    sys.stdout.write(f\"{'ok: as' if good else 'failed: NOT as'} when this file was written\\n\")",
+        '        sys.stdout.write(f"the network {network:.9g}, this algorithm {here:.9g}: apart by {apart:.2g}\\n")',
+        "    sys.stdout.write(TRUST)",
+        "    same = 'the same as' if good else 'NOT the same as'",
+        '    sys.stdout.write(f"This file computes {same} when it was written; that says nothing of the network.\\n")',
         "    return good",
         "",
         "",

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
 
 __all__ = ["command"]
 
@@ -25,6 +25,7 @@ __all__ = ["command"]
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
 def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
+    expect_readable(checkpoint)
     if report is not None:
         expect_writable("--report", report, checkpoint)
     with progress_line() as progress:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
 from interp.models.errors import CheckFailed, UsageError
 
 __all__ = ["command"]
@@ -32,6 +32,7 @@ def command(
     """
     if not update and (prompts is not None or seed is not None):
         raise UsageError("--prompts and --seed come from the golden file; give them with --update only")
+    expect_readable(checkpoint)
     if update:
         expect_writable("--golden", golden, checkpoint)
     with progress_line() as progress:

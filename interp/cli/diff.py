@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from interp.cli.explore import open_page
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import expect_readable, expect_writable, progress_line, use_one_thread
 from interp.models.errors import UsageError
 
 __all__ = ["command"]
@@ -31,6 +31,7 @@ def command(a: str, b: str, spec: str | None, out: str | None, opened: bool, as_
     """
     if opened and out is None:
         raise UsageError("--open has no page to open; add --out OUT.html")
+    expect_readable(a, b)
     for checkpoint in (a, b) if out is not None else ():
         expect_writable("--out", out or "", checkpoint)
     with progress_line() as progress:
@@ -83,7 +84,14 @@ def _largest(layer: dict[str, Any]) -> str:
         if pair["a"] is not None and pair["b"] is not None and pair["a"] != pair["b"]
     ]
     known.sort(key=lambda entry: -entry[0])
-    return "; ".join(f"{name}: {_short(pair['a'])}, {_short(pair['b'])}" for _, name, pair in known[:3])
+    return "; ".join(f"{_symbol(name)}: {_short(pair['a'])}, {_short(pair['b'])}" for _, name, pair in known[:3])
+
+
+def _symbol(name: str) -> str:
+    """omega_xx as it is printed everywhere: ω_xx."""
+    for word, letter in (("omega_", "ω_"), ("tau_", "τ_")):
+        name = letter + name.removeprefix(word) if name.startswith(word) else name
+    return name
 
 
 def _short(value: float | None) -> str:

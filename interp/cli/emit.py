@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
 from interp.models.errors import CheckFailed
 
 __all__ = ["command"]
@@ -32,6 +32,7 @@ def command(
     It carries a certificate: how far it is from the network on fresh prompts of the task and outside of it. Running an
     emitted Python file checks it. Exit code 1 when no family is recognized, so that there is nothing to write.
     """
+    expect_readable(checkpoint)
     if out is not None:
         expect_writable("--out", out, checkpoint)
     with progress_line() as progress:

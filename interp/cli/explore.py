@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import expect_readable, expect_writable, progress_line, use_one_thread
 
 __all__ = ["command", "open_page"]
 
@@ -26,6 +26,7 @@ def command(checkpoints: tuple[str, ...], spec: str | None, out: str, opened: bo
     Two checkpoints are compared (A, B and B - A, aligned up to gauge); three or more are steps of a training. Any
     checkpoint that loads will do: causal, without a task, or with weights that are not finite.
     """
+    expect_readable(*checkpoints)
     for checkpoint in checkpoints:
         expect_writable("--out", out, checkpoint)
     with progress_line() as progress:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interp.cli.running import expect_readable
+
 if TYPE_CHECKING:
     from interp.checkpoints.opening import Inspection
 
@@ -20,6 +22,7 @@ __all__ = ["command"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def command(checkpoint: str, spec: str | None, as_json: bool) -> None:
     """Show what CHECKPOINT (a path or zoo:NAME) holds, from its header only: no weights are read, nothing is run."""
+    expect_readable(checkpoint)
     from interp.checkpoints.opening import inspect_checkpoint
 
     found = inspect_checkpoint(checkpoint, spec)
@@ -34,7 +37,7 @@ def _print(found: Inspection) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from interp.checkpoints.arrays import shown
+    from interp.checkpoints.locating import shown
 
     console = Console(highlight=False)
     console.print(Text(f"{found.name}: {found.format}, {found.size:,} bytes, sha256 {found.sha256}"), soft_wrap=True)

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, expect_writable, progress_line, use_one_thread
+from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
 from interp.models.errors import UsageError
 
 __all__ = ["command", "numbers"]
@@ -43,6 +43,7 @@ def command(
 
     Beside every score: the same probe on untrained models, on shuffled targets, and on the inputs alone.
     """
+    expect_readable(checkpoint)
     if report is not None:
         expect_writable("--report", report, checkpoint)
     wanted_layers = None if layers is None else numbers("--layers", layers)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,7 @@ import click
 
 from interp.models.errors import UsageError
 
-__all__ = ["SEED", "expect_writable", "progress_line", "use_one_thread"]
+__all__ = ["SEED", "expect_readable", "expect_writable", "progress_line", "use_one_thread"]
 
 SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
 
@@ -29,6 +29,14 @@ def progress_line() -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(step)
 
 
+def expect_readable(*checkpoints: str) -> None:
+    """Refuse checkpoints that are not there before anything slow is imported. Raises as ``open_checkpoint`` does."""
+    from interp.checkpoints.locating import beginning, locate
+
+    for checkpoint in checkpoints:
+        beginning(locate(checkpoint)[1])
+
+
 def expect_writable(option: str, path: str | Path, source: str | None = None) -> None:
     """Refuse a place that cannot be written, or is the very file that is read, before the work and not after it.
 
@@ -41,8 +49,8 @@ def expect_writable(option: str, path: str | Path, source: str | None = None) ->
             problem = f"the folder {folder} does not exist; create it first"
         elif target.exists() and not target.is_file():
             problem = "it is a folder or a device, expected a file name"
-        elif not os.access(folder, os.W_OK):
-            problem = f"the folder {folder} may not be written to; choose another"
+        elif (reason := _refusal(folder)) is not None:
+            problem = f"the folder {folder} may not be written to ({reason}); choose another"
         elif source is not None and target.is_file() and Path(source).exists() and target.samefile(source):
             problem = "it is the file that is being read; choose another name"
         else:
@@ -50,6 +58,16 @@ def expect_writable(option: str, path: str | Path, source: str | None = None) ->
     except (OSError, ValueError) as error:  # a name that no file can have
         problem = f"it is no usable file name ({error})"
     raise UsageError(f"cannot write {option} {path}: {problem}")
+
+
+def _refusal(folder: Path) -> str | None:
+    """Why no file can be made in a folder. Asked by making one: what permissions say does not hold for the superuser,
+    on file systems of the kernel, or on media that are full or read only."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix=".interp-", dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def use_one_thread() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from interp.cli.running import SEED, use_one_thread
+from interp.cli.running import SEED, expect_readable, use_one_thread
 from interp.models.errors import LayoutError, UsageError
 
 __all__ = ["command"]
@@ -25,6 +25,7 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
 
     Exact, with no probe: the matrices are read off the product of the layers' maps.
     """
+    expect_readable(checkpoint)
     use_one_thread()
     import torch
 

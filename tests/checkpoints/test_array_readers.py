@@ -20,7 +20,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.checkpoints import arrays
+from interp.checkpoints import arrays, locating
 from interp.checkpoints.arrays import scan
 from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile
 
@@ -330,7 +330,7 @@ def test_a_tensor_that_is_mostly_strides_is_not_unfolded(tmp_path: Path) -> None
 
 def test_a_file_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "f", npy_bytes(W.numpy()))
-    monkeypatch.setattr(arrays, "LIMIT", 100)
+    monkeypatch.setattr(locating, "LIMIT", 100)
     with pytest.raises(UnreadableFile, match="over the limit of 100"):
         scan(path)
 

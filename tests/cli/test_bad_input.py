@@ -228,6 +228,7 @@ def test_shapes_and_fields_that_contradict_each_other(
         (["CKPT", "--report", "FOLDER"], ["folder"]),
         (["CKPT", "--report", "FOLDER/" + "r" * 300], ["no usable file name"]),
         (["CKPT", "--report", "/dev/null"], ["device"]),
+        (["CKPT", "--report", "/proc/report.html"], ["may not be written to"]),
         (["check", "CKPT"], ["--golden"]),
         (["check", "CKPT", "--golden", "FOLDER/missing/golden.json", "--update"], ["does not exist"]),
         (["check", "CKPT", "--golden", "FOLDER/golden.json", "--seed", "1"], ["--update"]),
@@ -292,5 +293,10 @@ def test_the_weights_of_a_model_are_checked_whatever_its_precision(
 def test_a_folder_that_may_not_be_written_to(
     call: Run, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interp.cli.running.os.access", lambda folder, mode: False)  # root may write everywhere
-    assert_refused(call(tiny, "--report", str(tmp_path / "report.html")), 2, "may not be written to")
+    def refuse(**kwargs: object) -> None:
+        raise PermissionError(13, "Permission denied")  # root may write everywhere
+
+    monkeypatch.setattr("interp.cli.running.tempfile.NamedTemporaryFile", refuse)
+    assert_refused(
+        call(tiny, "--report", str(tmp_path / "report.html")), 2, "may not be written to (Permission denied)"
+    )

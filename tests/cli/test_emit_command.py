@@ -64,7 +64,7 @@ def test_zoo_models_are_reproduced_with_the_fidelity_of_the_certificate(
     path = tmp_path / "algorithm.py"
     path.write_text(document["text"], encoding="ascii")
     checked = subprocess.run([bare_python, "-I", str(path)], capture_output=True, encoding="utf-8")
-    assert checked.returncode == 0 and "ok: as when this file was written" in checked.stdout, checked
+    assert checked.returncode == 0 and "This file computes the same as when it was written" in checked.stdout, checked
 
     model = open_checkpoint(f"zoo:{name}").model
     model = model.to(torch.float64)

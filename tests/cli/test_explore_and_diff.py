@@ -91,5 +91,5 @@ def test_diff_sees_through_the_gauge(call: Run, tiny: str, model: LinearTransfor
     P[1, 0, 3, 3] *= 2
     write_checkpoint(LinearTransformer(spec=model.spec, P=P, Q=model.Q), changed)
     ended = call("diff", tiny, changed, "--out", str(tmp_path / "diff.html"))
-    assert (ended.code, ended.err) == (0, "") and "omega_yx: -0.08, -0.16" in " ".join(ended.out.split())
+    assert (ended.code, ended.err) == (0, "") and "ω_yx: -0.08, -0.16" in " ".join(ended.out.split())
     assert "B − A" in (tmp_path / "diff.html").read_text(encoding="utf-8")

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 import interp
 from interp.checkpoints.zoo import zoo_names
 from interp.cli.main import COMMANDS
@@ -25,15 +27,35 @@ def test_help_lists_commands_and_exit_codes(probe: Run) -> None:
         assert meaning in words
 
 
-def test_help_imports_nothing_slow(environment: dict[str, str]) -> None:
-    code = (
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["analyse", "--help"], 0),
+        (["analyse", "zoo:diag-l4-u5", "--nonsense"], 2),
+        (["zoo:diag-l4-u5", "--report", "/proc/report.html"], 2),
+        (["zoo:unheard-of"], 2),
+        (["missing.safetensors"], 3),
+        (["diff", "zoo:diag-l4-u5", "missing.safetensors"], 3),
+        (["explore", "zoo:diag-l4-u5", "--out", "/proc/page.html"], 2),
+        (["emit", "missing.npz", "--to", "numpy"], 3),
+        (["probe", "missing.npz"], 3),
+        (["unroll", "missing.npz"], 3),
+        (["inspect", "missing.npz"], 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_help_and_slips_of_the_pen_import_nothing_slow(
+    environment: dict[str, str], arguments: list[str], code: int
+) -> None:
+    program = (
         "import sys\nfrom interp.cli.main import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: print(sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"
+        f"try: main({arguments!r})\n"
+        "except SystemExit as ended: print(ended.code, sorted({m.split('.')[0] for m in sys.modules}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, encoding="utf-8")
-    loaded = done.stderr
-    assert "'click'" in loaded
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, encoding="utf-8")
+    ended, loaded = done.stdout.strip().splitlines()[-1].split(maxsplit=1)
+    assert int(ended) == code and "'click'" in loaded
     for heavy in ("torch", "plotly", "numpy", "rich", "transformer_lens", "pandas"):
         assert f"'{heavy}'" not in loaded
 
