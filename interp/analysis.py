@@ -14,6 +14,7 @@ from torch import Tensor
 
 from interp.absorption import absorption
 from interp.checkpoints.opening import Checkpoint
+from interp.closed_form.analysis import analyse_simple_regression
 from interp.estimates import predict
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
 from interp.identification import Candidate
@@ -22,7 +23,7 @@ from interp.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts
+from interp.models.tasks import RegressionPrompts, SimpleRegression
 from interp.preconditioner import describe_preconditioners
 from interp.probes.within import linearity_r2
 from interp.probing import default_probes
@@ -50,6 +51,8 @@ def analyse(
     command: str | None = None,
 ) -> Analysis:
     """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. Raises as ``open_subject`` does."""
+    if _is_simple(checkpoint.model.spec):
+        return analyse_simple_regression(checkpoint, prompts, seed, progress, command)
     subject = open_subject(checkpoint, prompts)
     model, spec, task = subject.model, subject.model.spec, subject.task
     seeds = seeds_of(seed)
@@ -143,6 +146,12 @@ def _tried(
     }
     progress("leaving the training distribution")
     return fields | {"stress": stress(subject.model, best, subject.task, STRESS_PROMPTS, seeds[1])}
+
+
+def _is_simple(spec: ModelSpec) -> bool:
+    """Whether the model is of simple regression, or of a kind that is analysed on that task alone."""
+    named = None if spec.task is None else spec.task.get("name")
+    return named == SimpleRegression.name or bool(spec.additions)
 
 
 def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:

@@ -14,12 +14,12 @@ from interp.basis import omega_maps, trace_maps
 from interp.estimates import Estimate
 from interp.families import BasisFamily
 from interp.gauge import LiveCoordinates, project
-from interp.identification import Candidate
+from interp.identification import Candidate, Score
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
 from interp.results import Coefficient, Family, Layer, Loss, Split, Verdict
 
-__all__ = ["describe_layers", "family_rows", "no_verdict", "verdict"]
+__all__ = ["describe_layers", "family_rows", "no_verdict", "score_words", "task_sentence", "verdict"]
 
 NOTHING = Coefficient(weight=None, output=None, stderr=None, refit=None, refit_stderr=None, live=False)
 
@@ -128,16 +128,16 @@ def verdict(
 ) -> Verdict:
     """The verdict; its summary leads with what a reader must not miss."""
     mse = {entry.name: entry.mse for entry in losses}
-    task = _task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))
+    task = task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))
     if chosen is not None:
         what = (
             f"It runs {chosen.family.name}: its predictions on fresh prompts follow {chosen.family.formula} per layer "
-            f"with {chosen.parameters} number{'s' * (chosen.parameters != 1)} to R² = {_r2(chosen)}."
+            f"with {chosen.parameters} number{'s' * (chosen.parameters != 1)} to R² = {score_words(chosen.score)}."
         )
     elif best is not None:
         what = (
-            f"Unrecognized: no family explains its predictions. The closest is {best.family.name}, R² = {_r2(best)} "
-            f"on fresh prompts."
+            f"Unrecognized: no family explains its predictions. The closest is {best.family.name}, "
+            f"R² = {score_words(best.score)} on fresh prompts."
         )
     else:
         what = "Unrecognized: its prediction is constant or not finite, so there is nothing to explain."
@@ -164,7 +164,7 @@ def no_verdict(why: str) -> Verdict:
     )
 
 
-def _task_sentence(
+def task_sentence(
     solves: bool, share: float | None, network: float | None, null: float | None, oracle: float | None
 ) -> str:
     figures = ""
@@ -176,9 +176,10 @@ def _task_sentence(
     return f"It solves the task{figures}, {share:.0%} of what the optimum gains."
 
 
-def _r2(candidate: Candidate) -> str:
-    low, high = candidate.score.interval
-    fidelity = candidate.score.fidelity
+def score_words(score: Score) -> str:
+    """A fidelity with its interval, to the digits that its distance from 1 allows."""
+    low, high = score.interval
+    fidelity = score.fidelity
     if fidelity is None or low is None or high is None:
         return "undefined"
     if 1 - fidelity < 1e-10:

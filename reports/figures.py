@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from interp.reports.adaptation_figures import omega_figure, shrinkage_figure, step_figure
+from interp.reports.closed_form_figures import division_figure, rescaled_figure
 from interp.reports.coefficient_figures import coefficient_figure, preconditioner_figure
 from interp.reports.evidence_figures import absorption_figure, interpolation_figure, stress_figure, swap_figure
 from interp.reports.implicit_figures import distance_figure, filter_figure, momentum_figure
@@ -22,6 +23,8 @@ __all__ = ["figures", "regression_reason", "skipped_figures"]
 _MAKERS = (
     coefficient_figure,
     preconditioner_figure,
+    division_figure,
+    rescaled_figure,
     loss_figure,
     depth_figure,
     swap_figure,

@@ -53,6 +53,8 @@ _MEANING = {
     "equivariant": "Every layer treats all directions of the input alike: the four ω terms and the trace terms.",
     "preconditioned-gd": "Every layer takes a gradient step that is multiplied by a fixed matrix: some directions of "
     "the input are learned faster than others.",
+    "closed-form": "It computes the least-squares line of the examples in the prompt in one go: means, then a "
+    "covariance and a variance by attention, then their ratio by LayerNorm, the only division that it has.",
     "unrecognized": "None of the known algorithm families predicts what this network predicts.",
 }
 
@@ -349,7 +351,8 @@ def _count(count: int, noun: str) -> str:
 def family_finding(analysis: Analysis) -> str:
     chosen = chosen_family(analysis)
     if chosen is not None:
-        return f"{chosen.name} explains the network with {_count(chosen.parameters, 'number')}"
+        count = _count(chosen.parameters, "number") if chosen.parameters else "no fitted number"
+        return f"{chosen.name} explains the network with {count}"
     scored = [f for f in analysis.families if f.fidelity is not None]
     if not scored:
         return "No family was scored"

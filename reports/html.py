@@ -16,7 +16,7 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from interp.models.atomic import write_atomically
-from interp.reports import findings
+from interp.reports import closed_form_findings, findings
 from interp.reports.figures import figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
@@ -69,6 +69,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "left": tuple(remainder_sentences(analysis)),
         "formulas": formulas,
         "matrices": tuple(matrix_sentences([entry for entry in analysis.preconditioners if drawable(entry)])),
+        "closed": closed_form_findings,
         "heatmaps": heatmaps(analysis),
         "doubts": findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
         "undetermined": any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),

@@ -6,6 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from interp.reports import closed_form_findings as closed
 from interp.reports import findings
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
@@ -38,6 +39,7 @@ def render_analysis(analysis: Analysis) -> RenderableType:
     parts = (
         _verdict(analysis),
         _algorithm(analysis),
+        _closed_form(analysis),
         _coefficients(analysis),
         _losses(analysis),
         _families(analysis),
@@ -97,6 +99,39 @@ def _matrices(analysis: Analysis, found: Recovered) -> tuple[RenderableType, ...
             table.add("" if i else str(entry.layer), *cells)
     shown = (table,) if entries and dim <= _MOST_COLUMNS else ()
     return section("The recovered algorithm (layers count from 0)", found.equation, *shown, items(notes))
+
+
+def _closed_form(analysis: Analysis) -> tuple[RenderableType, ...]:
+    """The conditions of the closed form, and what the network's parts do."""
+    found = analysis.closed_form
+    if found is None:
+        return ()
+    conditions = Columns(*((header, "left") for header in closed.CHECK_HEADER[:3]), wraps=2)
+    for name, holds, measured, bar in closed.check_rows(found):
+        conditions.add(name, holds, f"{measured} ({bar})", style="" if holds == "yes" else "yellow")
+    scales = Columns(("all of", "left"), ("times", "right"), ("fidelity R² [95 %]", "left"), ("outside", "right"))
+    for r in found.rescaled:
+        scales.add(r.quantity, closed.factor_text(r.factor), interval(r.fidelity, r.fidelity_ci), percent(r.outside))
+    slots = Columns(*((header, "left") for header in ("after", *closed.SLOT_HEADER[1:5], "in query")))
+    for row in closed.slot_rows(found):
+        slots.add(*row)
+    heads = Columns(*((h, "left") for h in ("layer", "head", "role", "centring", "numer.", "R²", "denom.", "R²")))
+    for row in closed.head_rows(found):
+        heads.add(*row)
+    return (
+        *section(
+            "Conditions of the closed form", closed.checks_finding(found), conditions, items(closed.form_lines(found))
+        ),
+        *section("Where it divides", closed.division_finding(found), items(closed.replacement_lines(found))),
+        *section("At other scales", closed.rescaled_finding(found), scales),
+        *section(
+            "What the slots of the tokens hold",
+            closed.slots_finding(found),
+            slots,
+            items(closed.direction_lines(found)),
+        ),
+        *section("What the heads do", "Shares of numerator and denominator in the query's row", heads),
+    )
 
 
 def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:

@@ -26,7 +26,15 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
     with progress_line() as progress:
         progress("loading")
         from interp.checkpoints.canonical import write_checkpoint
-        from interp.models.training import SequenceRecipe, Step, load_recipe, train, train_on_sequences
+        from interp.models.training import (
+            EmbeddedRecipe,
+            SequenceRecipe,
+            Step,
+            load_recipe,
+            train,
+            train_embedded,
+            train_on_sequences,
+        )
 
         plan = load_recipe(recipe)
         if seed is not None:
@@ -42,7 +50,12 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         def follow(stage: int, step: int, loss: float) -> None:
             progress(f"stage {stage}: step {step}, loss {loss:.4g}")
 
-        if not isinstance(plan, SequenceRecipe):
+        if isinstance(plan, EmbeddedRecipe):
+            use_one_thread()
+            made = train_embedded(plan, record=record, watch=lambda s, i, e: progress(f"{s}: {i}, error {e:.4g}"))
+            trained, measure, loss, count = made, "relative_error", made.error, {"seeds": len(made.seeds)}
+            words = f"mean squared error relative to the target's mean square, {made.prompts} fresh prompts"
+        elif not isinstance(plan, SequenceRecipe):
             trained = train(plan, record=record, watch=watch)
             measure, loss, count = "adjusted_loss", trained.adjusted_loss, {"iterations": trained.iterations}
             words = f"half mean squared error above the optimum, {trained.prompts} fresh prompts"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interp.plain_data import from_plain, to_plain
+from interp.results.closed_form import ClosedForm
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
@@ -135,6 +136,7 @@ class Analysis:
     probes: tuple[ProbeScore, ...] = ()
     preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
     regression: Regression | None = None  # None for a network that predicts nothing
+    closed_form: ClosedForm | None = None  # for the task simple_regression
     recovered: Recovered | None = None  # None when no family is recognized
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
     schema: str = SCHEMA

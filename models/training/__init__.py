@@ -2,10 +2,13 @@
 fresh sequences.
 
 recipe = load_recipe("diag-l4-u5")
-trained = train(recipe)              # .model is a LinearTransformer; train_on_sequences for a SequenceRecipe
+trained = train(recipe)              # .model is a LinearTransformer; train_on_sequences for a SequenceRecipe,
+                                     # train_embedded for an EmbeddedRecipe
 """
 
 from interp.models.training.completion_recipe import CompletionRecipe
+from interp.models.training.embedded_recipe import EmbeddedOptimiser, EmbeddedRecipe
+from interp.models.training.embedded_run import TrainedEmbedded, train_embedded
 from interp.models.training.recipe import Optimiser, Recipe, load_recipe, recipe_names
 from interp.models.training.run import train
 from interp.models.training.sequence_recipe import SequenceOptimiser, SequenceRecipe
@@ -15,6 +18,8 @@ from interp.models.training.trained import Step, Trained
 
 __all__ = [
     "CompletionRecipe",
+    "EmbeddedOptimiser",
+    "EmbeddedRecipe",
     "Optimiser",
     "Recipe",
     "SequenceOptimiser",
@@ -22,9 +27,11 @@ __all__ = [
     "Stage",
     "Step",
     "Trained",
+    "TrainedEmbedded",
     "TrainedOnSequences",
     "load_recipe",
     "recipe_names",
     "train",
+    "train_embedded",
     "train_on_sequences",
 ]

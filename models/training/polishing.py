@@ -46,25 +46,22 @@ def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tens
     All start on the first sample; the best of them goes on to the others.
     """
     optimiser, family = recipe.optimiser, recipe.family()
-
-    def sampled(count: int, purpose: int) -> Sample:
-        return training_sample(recipe.task, recipe.spec, count, purpose_seed(optimiser.seed, purpose))
-
-    judge = sampled(optimiser.evaluation_prompts, 6)
+    judge = training_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, purpose_seed(optimiser.seed, 6))
     cap = CAP * max(kept[0].loss, 1e-30)
+    starts = [end.theta for end in kept]
     ends: list[tuple[float, Tensor]] = []
 
     def compare(theta: Tensor) -> None:
         ends.append((usual_mean(adjusted_losses(family, theta, judge), judge.weight), theta))
 
-    starts = [end.theta for end in kept]
     for theta in starts:
         compare(theta)
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
-        sample = sampled(count, 2 + stage)
+        seed = purpose_seed(optimiser.seed, 2 + stage)
+        sample = training_sample(recipe.task, recipe.spec, count, seed).cautious(cap)
         for i, theta in enumerate(starts):
             name = f"polish-{recipe.layers}.{stage}.{i}"
-            compare(descend(name, Progress(theta=theta), sample.cautious(cap), iterations).theta)
+            compare(descend(name, Progress(theta=theta), sample, iterations).theta)
         starts = [_best(ends)]
     return _best(ends)
 

@@ -27,8 +27,9 @@ from typing import Any
 
 from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, task_from_dict
+from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, SimpleRegression, task_from_dict
 from interp.models.training.completion_recipe import CompletionRecipe
+from interp.models.training.embedded_recipe import EmbeddedRecipe
 from interp.models.training.parametrisation import Parametrisation, parametrisation
 from interp.models.training.sequence_recipe import SequenceRecipe
 
@@ -45,7 +46,6 @@ class Optimiser:
     search_prompts: int = 4096
     scan_iterations: int = 10  # from every start; the most promising then get
     search_iterations: int = 50  # in all
-    wander_steps: int = 10_000  # of Adam, from each of ``attempts`` random starts of a full network
     prompts: tuple[int, ...] = (32768, 131072)  # samples on which the best networks are polished, in turn
     iterations: tuple[int, ...] = (30, 15)  # at most so many steps on each of them
     tolerance: float = (
@@ -60,7 +60,6 @@ class Optimiser:
             "search_prompts",
             "scan_iterations",
             "search_iterations",
-            "wander_steps",
             "evaluation_prompts",
         ):
             if not _is_count(getattr(self, name)):
@@ -209,7 +208,7 @@ def recipe_names() -> list[str]:
     return sorted(Path(entry.name).stem for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
-def load_recipe(source: str) -> Recipe | SequenceRecipe | CompletionRecipe:
+def load_recipe(source: str) -> Recipe | SequenceRecipe | CompletionRecipe | EmbeddedRecipe:
     """A recipe from a TOML file, or one that ships, by name. Its task says which kind it is.
 
     Raises UsageError when there is neither, UnreadableFile when the file is not TOML, LayoutError when it is no recipe.
@@ -233,6 +232,10 @@ def load_recipe(source: str) -> Recipe | SequenceRecipe | CompletionRecipe:
     except tomllib.TOMLDecodeError as error:
         raise UnreadableFile(f"{source} is not valid TOML: {error}") from None
     task = fields.get("task")
-    kinds = {LinearDynamics.name: SequenceRecipe, MatrixCompletion.name: CompletionRecipe}
+    kinds = {
+        LinearDynamics.name: SequenceRecipe,
+        MatrixCompletion.name: CompletionRecipe,
+        SimpleRegression.name: EmbeddedRecipe,
+    }
     kind = kinds.get(str(task.get("name")), Recipe) if isinstance(task, dict) else Recipe
     return kind.from_dict(fields)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from interp.models.closed_form import closed_form, leverage_corrected
+from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
 from interp.models.gram import head_layers
 from interp.models.hooked import HookedLinearTransformer
@@ -145,3 +146,20 @@ def test_a_prompt_of_another_length_is_refused_by_the_flat_read_out() -> None:
 def test_there_is_no_gram_matrix_of_such_a_model() -> None:
     with pytest.raises(LayoutError, match="an embedding and LayerNorm and a flat read-out"):
         head_layers(closed_form(TASK), 20)
+
+
+@pytest.mark.parametrize("keys", ["context", "all"])
+@pytest.mark.parametrize("norm", [None, LayerNorm(affine=True), LayerNorm(placement="before-skip")])
+def test_the_fast_pass_agrees_with_the_hooked_one_in_every_part(keys: Any, norm: LayerNorm | None) -> None:
+    model = random_embedded(keys, norm, seed=7)
+    given = SimpleRegression(context=4).sample(5, 3).inputs(model.spec)
+    passage = run_model(model, *given)
+    out, cache = HookedLinearTransformer(model).run_with_cache(*given)
+    torch.testing.assert_close(passage.prediction, out.flatten(), rtol=1e-10, atol=1e-12)
+    for layer, entry in enumerate(passage.layers):
+        names = {"hook_resid_pre": entry.before, "hook_resid_post": entry.after}
+        names["attn.hook_head_out"] = entry.parts.transpose(0, 1)
+        if norm is not None:
+            names["hook_resid_mid"] = entry.mid
+        for name, value in names.items():
+            torch.testing.assert_close(value, cache[f"blocks.{layer}.{name}"], rtol=1e-10, atol=1e-12)

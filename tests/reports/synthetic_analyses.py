@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import synthetic_closed_form
 import synthetic_parts as parts
 import synthetic_regression
 from synthetic_evidence import given
@@ -403,4 +404,6 @@ def many() -> Mapping[str, Analysis]:
         "hostile": hostile(),
         "bad-weights": with_bad_weights(),
         "probes": with_probes(),
+        "closed-form": synthetic_closed_form.analysed(analysis(layers=2)),
+        "not-closed-form": synthetic_closed_form.analysed(analysis(layers=2), passed=False),
     }

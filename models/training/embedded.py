@@ -1,0 +1,238 @@
+"""Training of embedded LayerNorm networks on simple regression, with an l1 penalty on every weight.
+
+    minimise  1/2 E (f - yhat)^2 / E yhat^2  +  l1 * sum |w|,       yhat the least-squares prediction of the prompt
+
+A batch of seeds is first moved by Adam, on fresh prompts, which leads into better basins than second-order steps do
+from random weights; each is then polished by Levenberg-Marquardt on a fixed sample, where |w| is sqrt(w^2 + e^2); and
+pruned: the smallest weights are taken out a few at a time, the others refitted, for as long as the error stays near
+that of the full network.
+
+Sources: Hagiwara, arXiv 2607.15819, section 2 (architecture, l1-regularised training towards the least-squares
+prediction, two layers, two heads, width 4). The paper's optimiser and weight of the penalty are not known to us.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.embedded import run
+from interp.models.specification import ModelSpec
+from interp.models.tasks import SimplePrompts, SimpleRegression
+
+__all__ = ["Shapes", "Stochastic", "adam", "initial", "polish", "prune", "relative_error"]
+
+WARM_UP = 200  # steps in which Adam's rate rises from 0
+LAST = 0.01  # share of the rate that is left at the end
+GRADIENT = 1.0  # largest norm of a seed's gradient
+CHUNK = 1024  # prompts whose derivatives are held at a time
+REFUSALS = 12  # shorter steps that are tried before a polish ends
+PRUNED = 0.06  # share of the weights left that one round takes out …
+GROWTH = 1.25  # … while the error stays within this factor of that of the full network
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The tensors of a network as one vector."""
+
+    spec: ModelSpec
+    task: SimpleRegression
+    layers: int
+    heads: int
+
+    @property
+    def sizes(self) -> Mapping[str, tuple[int, ...]]:
+        D = self.spec.stream
+        named = {
+            name: tuple(self.task.context + 1 if size is None else size for size in shape)
+            for name, shape in self.spec.tensors(self.layers).items()
+        }
+        return {"Q": (self.layers, self.heads, D, D), "P": (self.layers, self.heads, D, D), **named}
+
+    @property
+    def count(self) -> int:
+        return sum(math.prod(shape) for shape in self.sizes.values())
+
+    def weights(self, theta: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
+        parts = torch.split(theta, [math.prod(shape) for shape in self.sizes.values()])
+        return {name: part.view(shape) for part, (name, shape) in zip(parts, self.sizes.items(), strict=True)}
+
+    @property
+    def penalised(self) -> Float[Tensor, " parameter"]:
+        """1 for every number that the l1 penalty is on: all but the bias of the read-out."""
+        parts = [torch.full(shape, float(name != "readout.bias")) for name, shape in self.sizes.items()]
+        return torch.cat([part.flatten() for part in parts]).double()
+
+    def predict(self, theta: Tensor, tokens: Float[Tensor, "*batch token 3"]) -> Float[Tensor, "*batch"]:
+        n = self.task.context
+        keys = n if self.spec.attention.keys == "context" else n + 1
+        return run(self.spec, self.weights(theta), tokens, keys, self.spec.attention.factor(n)).prediction
+
+
+def _tokens(prompts: SimplePrompts, spec: ModelSpec) -> Float[Tensor, "prompt token 3"]:
+    return torch.cat(prompts.inputs(spec), 1)
+
+
+def initial(shapes: Shapes, std: float, seeds: int, seed: int) -> Float[Tensor, "seed parameter"]:
+    """Normal numbers; those of the read-out are five times smaller, biases and LayerNorm are as if they were not."""
+    rows = []
+    for index in range(seeds):
+        generator = torch.Generator().manual_seed(seed * 1009 + index)
+        parts = []
+        for name, shape in shapes.sizes.items():
+            size = {"embedding.bias": 0.0, "readout.bias": 0.0, "layernorm.bias": 0.0, "readout.weight": std / 5}
+            drawn = size.get(name, std) * torch.randn(shape, generator=generator, dtype=torch.float64)
+            parts.append((torch.ones(shape, dtype=torch.float64) if name == "layernorm.gain" else drawn).flatten())
+        rows.append(torch.cat(parts))
+    return torch.stack(rows)
+
+
+# --- Adam, all seeds at once -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Stochastic:
+    """All seeds, Adam's moments, and the steps made."""
+
+    theta: Float[Tensor, "seed parameter"]
+    first: Float[Tensor, "seed parameter"]
+    second: Float[Tensor, "seed parameter"]
+    step: int = 0
+
+
+def adam(
+    shapes: Shapes,
+    start: Stochastic,
+    *,
+    steps: int,
+    rate: float,
+    batch: int,
+    l1: float,
+    seed: int,
+    watch: Callable[[Stochastic, Float[Tensor, " seed"]], None] = lambda now, loss: None,
+) -> Stochastic:
+    """``steps`` steps in all, from wherever ``start`` is; every step draws its own prompts, the same for all seeds."""
+    mean_square = _mean_square(shapes.task, seed)
+    penalty = l1 * shapes.penalised.float()
+    now = replace(start, theta=start.theta.float(), first=start.first.float(), second=start.second.float())
+
+    def objective(theta: Tensor, tokens: Tensor, target: Tensor) -> Tensor:
+        error = (shapes.predict(theta, tokens) - target).square().mean()
+        return 0.5 * error / mean_square + (penalty * theta.abs()).sum()
+
+    gradient = torch.func.vmap(torch.func.grad_and_value(objective), (0, None, None))
+    for step in range(start.step, steps):
+        drawn = shapes.task.sample(batch, (seed * 1_000_003 + step) % 2**63)
+        tokens, target = _tokens(drawn, shapes.spec).float(), drawn.least_squares().prediction.float()
+        g, loss = gradient(now.theta, tokens, target)
+        g = torch.nan_to_num(g) * (GRADIENT / g.norm(dim=1, keepdim=True).clamp_min(GRADIENT))
+        first, second = torch.lerp(now.first, g, 0.1), torch.lerp(now.second, g * g, 0.001)
+        level = rate * min(1.0, (step + 1) / WARM_UP) * (0.5 * (1 + math.cos(math.pi * step / steps)) + LAST)
+        move = first / (1 - 0.9 ** (step + 1)) / ((second / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8)
+        now = Stochastic(now.theta - level * move, first, second, step + 1)
+        watch(now, loss)
+    return now
+
+
+def _mean_square(task: SimpleRegression, seed: int) -> float:
+    return float(task.sample(4096, seed).least_squares().prediction.square().mean())
+
+
+# --- Levenberg-Marquardt, one seed at a time -------------------------------------------------------------------------
+
+
+def polish(
+    shapes: Shapes,
+    theta: Float[Tensor, " parameter"],
+    prompts: SimplePrompts,
+    *,
+    l1: float,
+    iterations: int,
+    smooth: float = 1e-3,
+    mask: Float[Tensor, " parameter"] | None = None,
+    watch: Callable[[int, float], None] = lambda iteration, loss: None,
+) -> Float[Tensor, " parameter"]:
+    """Lower the objective on ``prompts``; ``mask`` is 0 for numbers that stay 0."""
+    mask = torch.ones_like(theta) if mask is None else mask
+    tokens, target = _tokens(prompts, shapes.spec), prompts.least_squares().prediction
+    scale = 1.0 / (len(target) * float(target.square().mean()))
+    penalty = l1 * shapes.penalised * mask
+    theta = theta * mask
+
+    def value(theta: Tensor) -> float:
+        error = (shapes.predict(theta, tokens) - target).square().sum()
+        return float(0.5 * scale * error + (penalty * (theta.square() + smooth**2).sqrt()).sum())
+
+    one = torch.func.grad_and_value(lambda theta, row: shapes.predict(theta, row[None])[0])
+    derivative = torch.func.vmap(one, (None, 0))
+    damping, growth, now = 1e-2, 2.0, value(theta)
+    for iteration in range(iterations):
+        H, g = torch.zeros(len(theta), len(theta), dtype=theta.dtype), torch.zeros_like(theta)
+        for rows, wanted in zip(tokens.split(CHUNK), target.split(CHUNK), strict=True):
+            J, found = derivative(theta, rows)
+            J = J * mask
+            H += scale * (J.mT @ J)
+            g += scale * (J.mT @ (found - wanted))
+        size = (theta.square() + smooth**2).sqrt()
+        g, H = g + penalty * theta / size, H + torch.diag(penalty / size)
+        metric = H.diagonal().clamp_min(1e-9 * float(H.diagonal().max()))
+        H = H + torch.diag(1.0 - mask)
+        for _ in range(REFUSALS):
+            factor, failed = torch.linalg.cholesky_ex(H + damping * torch.diag(metric))
+            if not int(failed):
+                step = -torch.cholesky_solve(g[:, None], factor)[:, 0] * mask
+                new = value(theta + step)
+                if new < now:
+                    promised = float(-(g @ step) - 0.5 * step @ (H @ step))
+                    gain = min((now - new) / promised, 1.0) if promised > 0 else 0.5
+                    damping = max(damping * max(1 / 5, 1 - (2 * gain - 1) ** 3), 1e-14)
+                    theta, now, growth = theta + step, new, 2.0
+                    break
+            damping, growth = damping * growth, min(2 * growth, 64.0)
+        else:
+            return theta
+        watch(iteration, now)
+    return theta
+
+
+def prune(
+    shapes: Shapes,
+    theta: Float[Tensor, " parameter"],
+    prompts: SimplePrompts,
+    checked: SimplePrompts,
+    *,
+    iterations: int,
+    watch: Callable[[int, float], None] = lambda left, error: None,
+) -> Float[Tensor, " parameter"]:
+    """Take out the smallest weights, in units of what they change, for as long as the error on ``checked`` prompts
+    stays within ``GROWTH`` of that before; the others are refitted without a penalty."""
+    best = polish(shapes, theta, prompts, l1=0.0, iterations=iterations)
+    bar = GROWTH * relative_error(shapes, theta, checked)
+    while True:
+        left = torch.nonzero(best)[:, 0]
+        # what the prediction loses when the weight alone is set to 0, to first order
+        tokens = _tokens(prompts[:CHUNK], shapes.spec)
+        one = torch.func.grad(lambda theta, row: shapes.predict(theta, row[None])[0])
+        J = torch.func.vmap(one, (None, 0))(best, tokens)
+        saliency = (best.abs() * J.square().mean(0).sqrt())[left]
+        order = left[saliency.argsort()]
+        mask = (best != 0).to(best.dtype)
+        mask[order[: max(1, int(PRUNED * len(left)))]] = 0.0
+        tried = polish(shapes, best, prompts, l1=0.0, iterations=iterations, mask=mask)
+        error = relative_error(shapes, tried, checked)
+        watch(int(mask.sum()), error)
+        if not error <= bar:
+            return best
+        best = tried
+
+
+def relative_error(shapes: Shapes, theta: Float[Tensor, " parameter"], prompts: SimplePrompts) -> float:
+    """E (f - yhat)^2 / E yhat^2."""
+    target = prompts.least_squares().prediction
+    error = (shapes.predict(theta, _tokens(prompts, shapes.spec)) - target).square().sum()
+    return float(error / target.square().sum())
