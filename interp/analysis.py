@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from interp.absorption import absorption
+from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.closed_form.analysis import analyse_simple_regression
 from interp.estimates import predict
@@ -25,6 +26,7 @@ from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts, SimpleRegression
 from interp.preconditioner import describe_preconditioners
+from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
 from interp.probing import default_probes
 from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
@@ -40,6 +42,8 @@ __all__ = ["DEFAULT_PROMPTS", "analyse"]
 DEFAULT_PROMPTS = 4096
 PROBE_PROMPTS = 2048  # at most
 STRESS_PROMPTS = 512  # at every point outside the training distribution
+ERASED = ("label", "preconditioned")  # what the query token of a network of linear layers can hold
+CAUSAL_OPERATIONS = 2e10  # floating-point operations of the causal checks, some seconds
 FEW = 64  # prompts enough for what is exact, agreement with the hooked model
 
 
@@ -101,6 +105,17 @@ def analyse(
 
     progress("probing activations")
     probes, probe_note = default_probes(model, task, min(prompts, PROBE_PROMPTS), seeds[6])
+    progress("intervening")
+    moved, erased, causal_notes = causal_checks(
+        model,
+        task,
+        find_targets(task.name, ERASED),
+        range(model.layers + 1),
+        (None,),
+        min(prompts, PROBE_PROMPTS),
+        seeds[6],
+        CAUSAL_OPERATIONS,
+    )
 
     progress("checking the unrolling token by token")
     linearity = linearity_r2(model, held_out.drawn[:FEW])
@@ -114,7 +129,7 @@ def analyse(
             held_out=held_out.drawn.count,
             losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
             depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
-            notes=tuple(text for text in (found.note, probe_note) if text is not None),
+            notes=tuple(text for text in (found.note, probe_note, *causal_notes) if text is not None),
             **(tried or {}),
         ),
         implicit=implicit_models(held_out.trajectory, spec, task, held_out.drawn, baselines, linearity),
@@ -122,6 +137,8 @@ def analyse(
         regression=regression,
         recovered=None if chosen is None else describe_recovered(chosen, spec, task),
         probes=probes,
+        transplants=moved,
+        erasures=erased,
     )
 
 
@@ -164,7 +181,7 @@ def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:
         read = dict(zip(names, (prompts.read(t) for t in tokens), strict=True))
         return {"network": read[names[-1]], **read}
 
-    labels = {name: f"read-out after layer {layer}" for layer, name in enumerate(names)}
+    labels = {name: f"read-out after {layer} layer{'s' * (layer != 1)}" for layer, name in enumerate(names)}
     return Panel(labels={"network": "the network", **labels}, predict=run)
 
 

@@ -35,8 +35,10 @@ def causal_checks(
     positions: Sequence[int | None],
     prompts: int,
     seed: int,
+    operations: float = OPERATIONS,
 ) -> tuple[tuple[Transplant, ...], tuple[Erasure, ...], tuple[str, ...]]:
-    """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, and notes on what was skipped.
+    """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, as many as about ``operations``
+    floating-point operations allow, and notes on what was skipped.
 
     Erasures are of the targets that token probes look for, at the last of ``positions`` in a sequence, and at the query
     of a regression prompt.
@@ -45,7 +47,7 @@ def causal_checks(
     wanted = [target for target in targets if "token" in target.kinds]
     runs = 2 * max(1, len(wanted)) * (model.layers + 1)
     held = int(NUMBERS / (model.heads * (task.context + 1) ** 2))
-    affordable = min(int(OPERATIONS / (runs * _operations(model, task))), held)
+    affordable = min(int(operations / (runs * _operations(model, task))), held)
     if affordable < FEWEST:
         return (
             (),

@@ -61,7 +61,9 @@ def noise_profile(
     of the baselines, at every one of ``noise_levels``. ``draw`` gives prompts of a task, the same seed for all."""
     sigmas = noise_levels(task.noise)
     labels = {"network": "the network", "recovered": label}
-    labels |= {f"layer-{layer}": f"read-out after layer {layer}" for layer in range(network.layers + 1)}
+    labels |= {
+        f"layer-{layer}": f"read-out after {layer} layer{'s' * (layer != 1)}" for layer in range(network.layers + 1)
+    }
     labels |= {b.name: b.label for b in baselines}
     columns, counts = [], []
     for sigma in sigmas:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
+from interp.implicit_fits import implicit_fits
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import (
     LinearDynamics,
@@ -38,7 +39,7 @@ from interp.probes.ridge import cross_fit
 from interp.probes.selectivity import Selectivity, above, above_untrained
 from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_targets, find_targets
 from interp.provenance import checkpoint_info, provenance
-from interp.results import ProbeReport, ProbeScore, ProbeTarget
+from interp.results import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
 
 __all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
@@ -71,10 +72,10 @@ def probe_checkpoint(
 ) -> ProbeReport:
     """Probe a checkpoint on ``prompts`` prompts of its task, for ``targets`` by name (all that apply when empty).
 
-    ``layers`` counts from 0, the input; ``positions`` are tokens of the context or sequence, by default the query or,
-    for causal models of a sequence, a few from the first to the last. Raises UsageError for a target, layer, position
-    or number of prompts that does not fit; LayoutError for a task that is not known or not the model's; UnreadableFile
-    for weights that are not finite.
+    ``layers`` are layers run, 0 being the input; ``positions`` are tokens of the context or sequence, by default the
+    query or, for causal models of a sequence, a few from the first to the last. Raises UsageError for a target, layer,
+    position or number of prompts that does not fit; LayoutError for a task that is not known or not the model's;
+    UnreadableFile for weights that are not finite.
     """
     model = checkpoint.model.require_finite().to(torch.float64)
     task = any_task_from_dict(model.spec.task)
@@ -93,6 +94,9 @@ def probe_checkpoint(
     scores, notes = probe_model(model, task, chosen, KINDS, layers, positions, prompts, seed, progress)
     progress("intervening")
     shown, _ = _layers(model, layers)
+    fits: tuple[ImplicitFit, ...] = ()
+    if isinstance(task, NoisyRegression) and any("within-prompt" in target.kinds for target in chosen):
+        fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), _positions(task, positions), shown)
     transplants, erasures, skipped = causal_checks(
         model,
         task,
@@ -110,6 +114,7 @@ def probe_checkpoint(
             ProbeTarget(name=t.name, formula=t.formula, source=t.source, expectation=t.expectation) for t in chosen
         ),
         provenance=provenance(prompts, seed, command),
+        implicit=fits,
         transplants=transplants,
         erasures=erasures,
         notes=(*notes, *skipped),
@@ -149,14 +154,10 @@ def probe_model(
     places = _positions(task, positions)
     notes = []
     reader = Reader(model, (), places)
-    if not reader.shared_maps and "within-prompt" in kinds:
+    if "within-prompt" in kinds and (why := _without_implicit(reader, task)):
         kinds = [kind for kind in kinds if kind != "within-prompt"]
-        if not isinstance(task, LinearDynamics):
-            notes.append(
-                "within-prompt probes: skipped, because the tokens of a prompt share no linear map (causal keys or a "
-                "clip)"
-            )
-    wanted = batteries(task, targets, places, kinds)
+        notes.append(f"within-prompt probes: skipped, because {why}")
+    wanted = batteries(task, targets, places, kinds, reader.causal)
     reader = replace(reader, kinds=tuple(battery.kind for battery in wanted))
     groups = _groups(model, wanted, len(read), prompts)
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
@@ -190,6 +191,19 @@ def probe_model(
             f"the paper plots half of this mean squared error"
         )
     return tuple(scores), tuple(notes)
+
+
+def _without_implicit(reader: Reader, task: Task) -> str | None:
+    """Why implicit weights cannot be read; None when they can."""
+    if isinstance(task, LinearDynamics):
+        return f"no target of {task.name} is one of a whole sequence: every one belongs to a token"
+    width = reader.model.spec.width
+    if reader.shared_maps or reader.causal or task.context + 1 > width:
+        return None
+    return (
+        f"the {task.context + 1} tokens of a prompt leave {width} unknowns free, or determine them without a token "
+        f"left to say how linear a clipped network still is"
+    )
 
 
 def _published(
@@ -283,7 +297,7 @@ def _scores(
         found = score(fit.held_out, outputs, seed)
         compared = controls.selectivity(battery.kind, outputs, seed)
         for cell, layer in product(range(len(battery.positions)), shown):
-            at = (read.index(layer), *((cell,) if battery.kind == "token" else ()))
+            at = (read.index(layer), *((cell,) if battery.placed else ()))
             r2, r2_ci = found.r2.at(*at)
             gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
             out.append(
@@ -327,8 +341,8 @@ def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[tup
     shown = tuple(range(model.layers + 1)) if layers is None else tuple(sorted(set(layers)))
     if not shown or shown[0] < 0 or shown[-1] > model.layers:
         raise UsageError(
-            f"asked for layers {', '.join(map(str, shown))}, but the model has layers 1 to {model.layers}, and 0 "
-            f"is the input"
+            f"asked for activations after {', '.join(map(str, shown))} layers, expected 0, the input, or 1 to "
+            f"{model.layers}"
         )
     return shown, tuple(sorted({0, *shown}))
 

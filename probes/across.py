@@ -28,12 +28,18 @@ Quantities = RegressionQuantities | DynamicsQuantities
 @dataclass(frozen=True, kw_only=True)
 class Battery:
     """The probes of one kind: ``targets`` with their sizes, read at ``positions`` (None: the query) or, for kinds that
-    read whole prompts, at none."""
+    read whole prompts, at none. ``by_prefix``: a causal model, whose targets are of the tokens before a position."""
 
     kind: str
     targets: tuple[Target, ...]
     sizes: tuple[int, ...]
     positions: tuple[int | None, ...]
+    by_prefix: bool = False
+
+    @property
+    def placed(self) -> bool:
+        """Whether positions are an axis of the features."""
+        return self.kind == "token" or (self.kind == "within-prompt" and self.by_prefix)
 
     @property
     def widths(self) -> dict[str, int]:
@@ -42,16 +48,19 @@ class Battery:
     def features(self, found: Activations, layers: Sequence[int]) -> Float[Tensor, "layer *cell prompt feature"]:
         if self.kind == "gram":
             return found.second_moments(layers)
-        if self.kind != "token":
+        if not self.placed:
             return torch.stack([found.features(self.kind, layer, None) for layer in layers])
         return torch.stack(
-            [torch.stack([found.features("token", layer, at) for at in self.positions]) for layer in layers]
+            [torch.stack([found.features(self.kind, layer, at) for at in self.positions]) for layer in layers]
         )
 
     def outputs(self, known: Quantities) -> Float[Tensor, "*cell prompt output"]:
         """The targets side by side; zeros where one is not defined, so that it has no variance and no score there."""
-        if self.kind != "token":
+        if not self.placed:
             return self._outputs(known, None)
+        if self.by_prefix and isinstance(known, RegressionQuantities):
+            seen = [known if at is None else known.before(at) for at in self.positions]
+            return torch.stack([self._outputs(prefix, None) for prefix in seen])
         return torch.stack([self._outputs(known, position) for position in self.positions])
 
     def _outputs(self, known: Quantities, position: int | None) -> Float[Tensor, "prompt output"]:
@@ -67,9 +76,13 @@ class Battery:
 
 
 def batteries(
-    task: Task, targets: Sequence[Target], positions: tuple[int | None, ...], kinds: Sequence[str] = KINDS
+    task: Task,
+    targets: Sequence[Target],
+    positions: tuple[int | None, ...],
+    kinds: Sequence[str] = KINDS,
+    causal: bool = False,
 ) -> tuple[Battery, ...]:
-    """One per kind that any of the targets is looked for with."""
+    """One per kind that any of the targets is looked for with. ``causal``: in a model with causal keys."""
     few = quantities(task.sample(1, 0), task)
     last = task.context - 1 if isinstance(few, DynamicsQuantities) else None  # where every target is defined
     sizes = {}
@@ -80,10 +93,9 @@ def batteries(
     for kind in kinds:
         own = tuple(target for target in targets if kind in target.kinds)
         if own:
-            places = positions if kind == "token" else (None,)
-            out.append(
-                Battery(kind=kind, targets=own, sizes=tuple(sizes[t.name] for t in own), positions=places)
-            )  # fmt: skip
+            places = positions if kind == "token" or (kind == "within-prompt" and causal) else (None,)
+            widths = tuple(sizes[target.name] for target in own)
+            out.append(Battery(kind=kind, targets=own, sizes=widths, positions=places, by_prefix=causal))
     return tuple(out)
 
 

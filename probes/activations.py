@@ -3,7 +3,10 @@
 Three kinds of features, each (prompt, feature) in float64:
 
 - "token": the token e_t^l at one position;
-- "within-prompt": the implicit weights w^l of the prompt, y_i^l = a^l y_i - <w^l, x_i>, row by row;
+- "within-prompt": the implicit weights w^l of the prompt, y_i^l = a^l y_i - <w^l, x_i>, row by row. They are those of
+  the unrolling where layers are linear and tokens share their keys; where a clip cuts, least squares over the tokens of
+  the prompt (``interp.probes.within``); with causal keys, one set for every position, that of the tokens before it
+  (``interp.probes.responses``);
 - "gram": the upper triangle of sum_j e_j^l (e_j^l)^T over the keys.
 
 Where all tokens share their keys and nothing is clipped, a layer is one map of all tokens of a prompt, so the wanted
@@ -25,6 +28,7 @@ from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import DynamicsPrompts, LinearDynamics, NoisyRegression, RegressionPrompts
 from interp.models.transformer import LinearTransformer
+from interp.probes.responses import prefix_responses, queries
 
 __all__ = ["Activations", "Prompts", "Reader", "Task", "hooked_inputs", "stream"]
 
@@ -52,13 +56,13 @@ class Activations:
     """Of one chunk. Lists are by layer, 0 (the input) to L."""
 
     tokens: dict[int | None, Sequence[Float[Tensor, "prompt D"]]]  # by position; None is the query
-    implicit: Sequence[Float[Tensor, "prompt weights"]]
+    implicit: dict[int | None, Sequence[Float[Tensor, "prompt weights"]]]  # by position in a causal model, else at None
     grams: Sequence[Float[Tensor, "prompt D D"]]
 
     def features(self, kind: str, layer: int, position: int | None) -> Float[Tensor, "prompt feature"]:
         if kind == "token":
             return self.tokens[position][layer]
-        return self.implicit[layer] if kind == "within-prompt" else self.second_moments([layer])[0]
+        return self.implicit[position][layer] if kind == "within-prompt" else self.second_moments([layer])[0]
 
     def second_moments(self, layers: Sequence[int]) -> Float[Tensor, "layer prompt feature"]:
         """The features of kind "gram" of several layers, written once."""
@@ -79,9 +83,14 @@ class Reader:
     positions: tuple[int | None, ...]
 
     @property
+    def causal(self) -> bool:
+        """Whether a token sees only those before it, so that every position has implicit weights of its own."""
+        return self.model.spec.attention.keys == "causal"
+
+    @property
     def shared_maps(self) -> bool:
         """Whether a layer is one linear map of all tokens of a prompt."""
-        return self.model.spec.attention.keys != "causal" and self.model.spec.clip is None
+        return not self.causal and self.model.spec.clip is None
 
     def read(self, prompts: Prompts) -> Activations:
         return self._mapped(prompts) if self.shared_maps else self._hooked(prompts)
@@ -102,7 +111,7 @@ class Reader:
             grams = [*passage.grams, last]
         return Activations(
             tokens={p: [tokens[:, at] for tokens in passage.queries] for at, p in enumerate(self.positions)},
-            implicit=self._implicit(passage.maps) if "within-prompt" in self.kinds else [],
+            implicit={None: self._implicit(passage.maps)} if "within-prompt" in self.kinds else {},
             grams=grams,
         )
 
@@ -134,6 +143,22 @@ class Reader:
         places = {position: context if position is None else position for position in self.positions}
         return Activations(
             tokens={position: [tokens[:, at] for tokens in layers] for position, at in places.items()},
-            implicit=[],
+            implicit=self._fitted(prompts, layers, places) if "within-prompt" in self.kinds else {},
             grams=grams,
         )
+
+    def _fitted(
+        self,
+        prompts: Prompts,
+        layers: Sequence[Float[Tensor, "prompt position D"]],
+        places: dict[int | None, int],
+    ) -> dict[int | None, Sequence[Float[Tensor, "prompt weights"]]]:
+        assert isinstance(prompts, RegressionPrompts)  # only their targets are looked for in implicit weights
+        if not self.causal:
+            from interp.probes.within import fit_tokens  # imports the hooks
+
+            return {None: [fit.w.flatten(1) for fit in fit_tokens(layers, self.model.spec)]}
+        x = queries(prompts.x)
+        return {
+            position: [fit.w for fit in prefix_responses(self.model, layers, x, at)] for position, at in places.items()
+        }

@@ -10,8 +10,19 @@ Sigma_xx is singular, directions without variance are left alone, as they hold n
 
 The map is fitted on the tokens of training prompts and put by a hook into held-out prompts, in one token (the query,
 or one position of a causal model) after one layer. There, directions stay whose correlation with z is within what
-chance gives, or a target of many coordinates would take nearly all of a token that holds one of them. The control
-erases a random subspace of the same rank, drawn in the coordinates W x, where all directions have the same variance.
+chance gives, or a target of many coordinates would take nearly all of a token that holds one of them. What chance gives
+is measured on the same prompts: with a sign of its own for every prompt,
+
+    C_s = 1/n sum_i s_i W (x_i - E x) (z_i - E z)^T W_z,      s_i = +-1 at random,
+
+has no linear relation in it, but the tails of x and z and whatever they have in common otherwise (z may set the size of
+x, as the noise level does). The limit is the largest singular value of ``FLIPS`` such matrices, so where the token
+holds nothing linear of z, something is erased in 1 of ``FLIPS`` + 1 cases, ``FALSE_POSITIVES``: exactly so, but for the
+centring, when x_i and -x_i are equally likely given z_i, as they are for targets that symmetry keeps out of a token
+(``interp.probes.targets``). In simulation with 300 rows it was 1.0 to 1.3 %.
+
+The control erases a random subspace of the same rank, drawn in the coordinates W x, where all directions have the same
+variance.
 The loss is that of the prediction at the same token. With keys "context" it is no key for others; with keys "all" the
 layers after also lose it as a key.
 """
@@ -31,18 +42,19 @@ from interp.models.tasks import LinearDynamics, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Prompts, Task, hooked_inputs
 from interp.probes.estimator import MomentRidge
-from interp.probes.intervals import ratio
-from interp.probes.interventions import Erasure
+from interp.probes.intervals import explained, ratio
+from interp.probes.interventions import Erasure, Interval
 from interp.probes.targets import Target, quantities
 
-__all__ = ["Eraser", "erasures", "leace", "random_eraser"]
+__all__ = ["FALSE_POSITIVES", "Eraser", "chance", "erasures", "leace", "random_eraser"]
 
 SINGULAR = 1e-12  # variances below this share of the largest are rounding
 UNCORRELATED = 1e-8  # canonical correlations below this are rounding
-TAILS = 1.5  # how far above that of normal variables a correlation must be to count
+FLIPS = 99  # draws of signs that say what chance gives
+FALSE_POSITIVES = 1 / (FLIPS + 1)
 CONSTANT = 1e-20  # share of the mean square below which a variance is rounding
 UNDEFINED = "skipped, because the target is not defined at this position, or the same for all prompts"
-ABSENT = "skipped, because the token holds nothing linear of the target"
+ABSENT = f"skipped, because the token holds nothing linear of the target (false positive rate {FALSE_POSITIVES:.0%})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +76,20 @@ def leace(x: Float[Tensor, "row feature"], z: Float[Tensor, "row target"], least
     """
     mean, whiten, colour = _whitening(x)
     z_mean, z_whiten, _ = _whitening(z)
-    cross = whiten @ (x - mean).mT @ (z - z_mean) @ z_whiten / len(x)
-    directions, correlations, _ = torch.linalg.svd(cross, full_matrices=False)
+    directions, correlations, _ = torch.linalg.svd(
+        whiten @ (x - mean).mT @ (z - z_mean) @ z_whiten / len(x), full_matrices=False
+    )
     kept = directions[:, correlations > least]
     return Eraser(mean, colour @ (kept @ kept.mT) @ whiten, kept.shape[1])
 
 
-def sampling_noise(rows: int, features: int, targets: int) -> float:
-    """A canonical correlation above what as many rows show of features and targets that have none. For normal ones the
-    largest is (sqrt(features) + sqrt(targets)) / sqrt(rows) to leading order; heavier tails show more."""
-    return TAILS * (features**0.5 + targets**0.5) / rows**0.5
+def chance(x: Float[Tensor, "row feature"], z: Float[Tensor, "row target"], generator: torch.Generator) -> float:
+    """The largest canonical correlation that these rows show where there is none: of ``FLIPS`` draws of signs."""
+    (mean, whiten, _), (z_mean, z_whiten, _) = _whitening(x), _whitening(z)
+    x, z = (x - mean) @ whiten, (z - z_mean) @ z_whiten / len(x)
+    signs = torch.randint(0, 2, (FLIPS, len(x)), generator=generator).to(x.dtype) * 2 - 1
+    cross = torch.stack([(x * sign[:, None]).mT @ z for sign in signs])
+    return float(torch.linalg.matrix_norm(cross, ord=2).max())
 
 
 def random_eraser(x: Float[Tensor, "row feature"], rank: int, generator: torch.Generator) -> Eraser:
@@ -117,7 +133,7 @@ def erasures(
         )
     hooked = HookedLinearTransformer(model)
     fitted, held_out = (_Side.of(hooked, prompts, position) for prompts in (train, test))
-    generator = torch.Generator().manual_seed(seed)
+    generator, signs = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1)
     random: dict[tuple[int, int], Float[Tensor, " prompt"]] = {}  # errors by layer and rank
     out = []
     for target in targets:
@@ -127,7 +143,7 @@ def erasures(
                 out.append(_skipped(layer, target, position, test.count, UNDEFINED))
                 continue
             x = fitted.tokens[layer]
-            eraser = leace(x, z, sampling_noise(x.shape[0], x.shape[1], z.shape[1]))
+            eraser = leace(x, z, max(UNCORRELATED, chance(x, z, signs)))
             if not eraser.rank:
                 out.append(_skipped(layer, target, position, test.count, ABSENT))
                 continue
@@ -205,13 +221,17 @@ def _erased(
     null = test.answer.square().sum(-1)
     effect, effect_ci = ratio(after - test.error, null, seed)
     random, random_ci = ratio(stray - test.error, null, seed)
+    r2, r2_ci = _probe(x, z, test.tokens[layer], z_test, penalty, seed)
+    r2_erased, r2_erased_ci = _probe(eraser(x), z, eraser(test.tokens[layer]), z_test, penalty, seed)
     return Erasure(
         layer=layer,
         target=target.name,
         position=position,
         rank=eraser.rank,
-        r2=_probe(x, z, test.tokens[layer], z_test, penalty),
-        r2_erased=_probe(eraser(x), z, eraser(test.tokens[layer]), z_test, penalty),
+        r2=r2,
+        r2_ci=r2_ci,
+        r2_erased=r2_erased,
+        r2_erased_ci=r2_erased_ci,
         loss=float(test.error.mean()),
         null=float(null.mean()),
         effect=effect,
@@ -223,11 +243,13 @@ def _erased(
     )
 
 
-def _probe(x: Tensor, z: Tensor, x_test: Tensor, z_test: Tensor, penalty: float) -> float | None:
+def _probe(
+    x: Tensor, z: Tensor, x_test: Tensor, z_test: Tensor, penalty: float, seed: int
+) -> tuple[float | None, Interval]:
     """Held-out R^2 of least squares with intercept, and a penalty that keeps it from reading rounding errors."""
     found = torch.from_numpy(MomentRidge(alpha=penalty).fit(x.numpy(), z.numpy()).predict(x_test.numpy()))
-    spread = float((z_test - z_test.mean(0)).square().sum())
-    return 1.0 - float((z_test - found).square().sum()) / spread if spread > 0 else None
+    spread = (z_test - z_test.mean(0)).square().sum(-1)
+    return explained((z_test - found).square().sum(-1), spread, seed)
 
 
 def _deviation(z: Float[Tensor, "prompt size"]) -> Float[Tensor, " size"]:

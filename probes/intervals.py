@@ -26,7 +26,7 @@ from interp.models.errors import UsageError
 from interp.probes.held_out import HeldOut
 from interp.probes.moments import along, shared
 
-__all__ = ["FEWEST_GROUPS", "RESAMPLES", "Estimate", "Scores", "difference", "ratio", "score"]
+__all__ = ["FEWEST_GROUPS", "RESAMPLES", "Estimate", "Scores", "difference", "explained", "ratio", "score"]
 
 RESAMPLES = 2000
 FEWEST_GROUPS = 8  # with fewer held out, resamples take too few values for an interval
@@ -99,6 +99,15 @@ def ratio(
     """sum top / sum bottom and its interval, every prompt being a group of its own."""
     drawn = _resamples(len(top), seed)
     return _estimate(top.sum() / bottom.sum(), (drawn @ top) / (drawn @ bottom), len(top)).at()
+
+
+def explained(
+    error: Float[Tensor, " prompt"], spread: Float[Tensor, " prompt"], seed: int = 0
+) -> tuple[float | None, tuple[float | None, float | None]]:
+    """R^2 = 1 - sum error / sum spread and its interval, every prompt being a group of its own."""
+    missed, (low, high) = ratio(error, spread, seed)
+    value, least, most = (None if part is None else 1.0 - part for part in (missed, high, low))
+    return value, (least, most)
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,3 +61,5 @@ class Erasure:
     fired: int
     prompts: int
     reason: str | None = None
+    r2_ci: Interval = (None, None)
+    r2_erased_ci: Interval = (None, None)

@@ -6,7 +6,7 @@ prompt it counts the context, and None is the query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -61,7 +61,8 @@ def chebyshev_solve(
     know, too: k steps resolve a condition number of about k^2. Source of the recurrence: Saad, "Iterative Methods for
     Sparse Linear Systems", algorithm 12.1.
     """
-    high = torch.linalg.vector_norm(A, dim=(-2, -1))[:, None].clamp_min(1e-300)
+    norm = torch.linalg.vector_norm(A, dim=(-2, -1))[:, None]
+    high = norm.clamp_min(1e-300)
     low = torch.maximum(torch.as_tensor(floor, dtype=A.dtype).reshape(-1, 1), high / steps**2).clamp_max(high)
     theta, delta = 0.5 * (high + low), 0.5 * (high - low)
     rho = delta / theta
@@ -75,7 +76,7 @@ def chebyshev_solve(
         factor = 1.0 / (2.0 * theta - delta * rho)
         direction = delta * factor * rho * direction + 2.0 * factor * residual
         rho = delta * factor
-    return z
+    return torch.where(norm > 0, z, 0.0)  # the solution of least norm
 
 
 def published_solve(A: Float[Tensor, "prompt dim dim"], b: Float[Tensor, "prompt dim"]) -> Float[Tensor, "prompt dim"]:
@@ -97,6 +98,12 @@ class RegressionQuantities:
 
     prompts: RegressionPrompts
     weight_std: float = 1.0
+
+    def before(self, position: int) -> RegressionQuantities:
+        """Those of the first ``position`` tokens, with the input of the next one as the query."""
+        known = self.prompts
+        prefix = replace(known, x=known.x[:, :position], y=known.y[:, :position], x_query=known.x[:, position])
+        return RegressionQuantities(prefix, self.weight_std)
 
     @cached_property
     def covariance(self) -> Float[Tensor, "prompt dim dim"]:
@@ -129,11 +136,6 @@ class RegressionQuantities:
 
     def x(self, position: int | None) -> Float[Tensor, "prompt dim"]:
         return self.prompts.x_query if position is None else self.prompts.x[:, position]
-
-    def past_x(self, position: int | None, lag: int) -> Float[Tensor, "prompt dim"] | None:
-        """The inputs of the token ``lag`` places before; None before the first."""
-        place = (self.prompts.context if position is None else position) - lag
-        return self.prompts.x[:, place] if place >= 0 else None
 
     def y(self, position: int | None) -> Float[Tensor, "prompt 1"]:
         """<w, x>, without noise."""

@@ -7,8 +7,11 @@ and its label are; w, the noise level, X^T y and other tokens are not, and a one
 whatever the network has learned. They sit in the map, not in the token: the within-prompt probe reads the implicit
 weights w^l of every prompt, the Gram probe the second moments of all tokens.
 
-With causal keys a token sees other keys than its neighbours, and previous states, the next state and preconditioned
-states can all be there.
+With causal keys a token sees other keys than its neighbours, and in a sequence previous states, the next state and
+preconditioned states can all be there. In a prompt of regression they cannot: its tokens are drawn independently, so
+the token "before" is one of many, and by the same change of its sign (which leaves every other token's keys and
+moments as they are, causal or not, clipped or not) none of it is in any other token for a linear probe to find. A score
+at chance, whatever the network, is no finding, so previous tokens are no target there.
 """
 
 from __future__ import annotations
@@ -128,39 +131,37 @@ def _chebyshev(task: str, steps: int) -> Target:
 
 
 def _previous(task: str, lag: int) -> Target:
-    regression = task == REGRESSION
-    symbol = "x" if regression else "s"
-
-    def values(q: Any, position: int | None) -> Float[Tensor, "prompt size"] | None:
-        return q.past_x(position, lag) if regression else q.state(position, -lag)
-
     return Target(
         name=f"previous-{lag}",
         task=task,
-        formula=f"{symbol} of the token {lag} before" if regression else f"s_{{t-{lag}}}",
+        formula=f"s_{{t-{lag}}}",
         source=f"{MESA}, Fig. 3 (copying)",
-        expectation=EVEN if regression else "in the tokens that hold it or that copied it",
+        expectation="in the tokens that hold it or that copied it",
         kinds=("token",),
-        values=values,
+        values=lambda q, p: q.state(p, -lag),
     )
 
 
-# By task, in the order in which they are shown. A family takes a number: chebyshev-6, previous-1.
+# By task, in the order in which they are shown. A family takes a number: chebyshev-6, previous-1; by default the one
+# that is given here.
 TARGETS: dict[str, dict[str, Target]] = {
     REGRESSION: {t.name: t for t in _regression_targets()},
     DYNAMICS: {t.name: t for t in _dynamics_targets()},
 }
-FAMILIES: dict[str, Callable[[str, int], Target]] = {"chebyshev": _chebyshev, "previous": _previous}
+FAMILIES: dict[str, dict[str, tuple[Callable[[str, int], Target], int]]] = {
+    REGRESSION: {"chebyshev": (_chebyshev, STEPS)},
+    DYNAMICS: {"chebyshev": (_chebyshev, STEPS), "previous": (_previous, 1)},
+}
 
 
 def target_names(task: str) -> tuple[str, ...]:
     """The targets of a task; K stands for a number."""
-    return (*TARGETS[task], *(f"{family}-K" for family in FAMILIES))
+    return (*TARGETS[task], *(f"{family}-K" for family in FAMILIES[task]))
 
 
 def default_targets(task: str) -> tuple[Target, ...]:
     """All of them, with six steps of Chebyshev iteration and one token back."""
-    return (*TARGETS[task].values(), _chebyshev(task, STEPS), _previous(task, 1))
+    return (*TARGETS[task].values(), *(make(task, number) for make, number in FAMILIES[task].values()))
 
 
 def find_targets(task: str, names: Iterable[str]) -> tuple[Target, ...]:
@@ -171,20 +172,20 @@ def find_targets(task: str, names: Iterable[str]) -> tuple[Target, ...]:
 def _find(task: str, name: str) -> Target:
     if name in TARGETS[task]:
         return TARGETS[task][name]
-    family = re.fullmatch(rf"({'|'.join(FAMILIES)})-(\d+)", name)
-    if family is not None:
-        number = int(family[2])
-        if not 1 <= number <= MOST_STEPS:
-            raise UsageError(f"target {name!r} has the number {number}, expected 1 to {MOST_STEPS}")
-        return FAMILIES[family[1]](task, number)
+    family, dash, digits = name.rpartition("-")
+    numbered = bool(dash) and re.fullmatch(r"\d{1,9}", digits) is not None
+    if numbered and family in FAMILIES[task]:
+        if not 1 <= int(digits) <= MOST_STEPS:
+            raise UsageError(f"target {name!r} has the number {int(digits)}, expected 1 to {MOST_STEPS}")
+        return FAMILIES[task][family][0](task, int(digits))
     applicable = ", ".join(target_names(task))
-    elsewhere = [other for other, targets in TARGETS.items() if name in targets]
+    elsewhere = [other for other in TARGETS if name in TARGETS[other] or (numbered and family in FAMILIES[other])]
     if elsewhere:
         raise UsageError(
             f"target {name!r} is for models of {' and '.join(elsewhere)}, this one's task is {task}; targets that "
             f"apply: {applicable}"
         )
-    known = {n for targets in TARGETS.values() for n in targets} | {f"{family}-{STEPS}" for family in FAMILIES}
+    known = {n for other in TARGETS for n in (*TARGETS[other], *(f"{family}-{STEPS}" for family in FAMILIES[other]))}
     raise UsageError(f"no target is named {name!r}; {did_you_mean(name, known)}; targets that apply: {applicable}")
 
 

@@ -36,7 +36,8 @@ from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.intervals import ratio
 from interp.probes.interventions import Transplant
-from interp.probes.within import WithinPrompt, split, within_prompt
+from interp.probes.responses import split
+from interp.probes.within import WithinPrompt, within_prompt
 
 __all__ = ["transplants"]
 

@@ -14,6 +14,7 @@ Source: design 3.7; Vladymyrov et al., arXiv 2402.14180, theorem 4.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,11 +27,15 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
+from interp.probes.intervals import explained
+from interp.probes.interventions import Interval
+from interp.probes.responses import split
 
-__all__ = ["WithinPrompt", "linearity_r2", "split", "stream", "within_prompt"]
+__all__ = ["WithinPrompt", "fit_tokens", "linearity_r2", "stream", "within_prompt"]
 
 ROUNDING = 1e-24  # share of the tokens' mean square below which the spread of their labels is rounding
 SINGULAR = 1e-10  # singular values of the tokens below this share of the largest leave a direction of (a, w) free
+ROUNDED = 1e-13  # coefficients below this share of what labels of their size could give are rounding
 DECIDED = 1e-6  # a token that decides its own fitted value but for this share says nothing about the fit
 
 
@@ -40,7 +45,8 @@ class WithinPrompt:
     free, which ``determined`` says.
 
     ``r2`` is scored token by token, each predicted from the fit to the others of its prompt, over all prompts; NaN per
-    prompt and None over all where there are no more tokens than unknowns, or labels do not vary.
+    prompt and None over all where there are no more tokens than unknowns, or labels do not vary. ``r2_ci``: its
+    interval, over prompts.
     """
 
     layer: int
@@ -49,6 +55,7 @@ class WithinPrompt:
     determined: Bool[Tensor, " prompt"]
     r2_by_prompt: Float[Tensor, " prompt"]
     r2: float | None
+    r2_ci: Interval
 
 
 def stream(
@@ -62,7 +69,7 @@ def stream(
     if model.spec.attention.keys == "causal":
         raise UsageError(
             "attention.keys is 'causal', expected 'context' or 'all': with causal keys every token has a linear model "
-            "of its own, and one token cannot determine it; use the probes across prompts"
+            "of its own, and one token cannot determine it; other queries in its place do (prefix_responses)"
         )
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
     _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.tokens(model.spec), names_filter=names)
@@ -73,18 +80,26 @@ def stream(
 def within_prompt(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[WithinPrompt, ...]:
     """The probe before layer 0 and after every layer, for all prompts at once."""
     first, rest = stream(model, prompts)
+    return fit_tokens((first, *rest), model.spec)
+
+
+def fit_tokens(layers: Sequence[Float[Tensor, "prompt position D"]], spec: ModelSpec) -> tuple[WithinPrompt, ...]:
+    """The same from all tokens of the prompts, before layer 0 and after every layer."""
+    first = layers[0]
     left, values, right = torch.linalg.svd(first, full_matrices=False)
     kept = values > SINGULAR * values[:, :1]
     determined = kept.sum(-1) == first.shape[-1]
     left = left * kept[:, None, :]
     inverse = right.mT * torch.where(kept, 1.0 / torch.where(kept, values, 1.0), 0.0)[:, None, :]
     freedom = 1.0 - left.square().sum(-1)  # 1 - h_i, h the leverage of token i
-    inputs, label = split(model.spec)
+    inputs, label = split(spec)
     out = []
-    for layer, tokens in enumerate((first, *rest)):
+    for layer, tokens in enumerate(layers):
         labels = tokens[..., label]
         coefficients = inverse @ (left.mT @ labels)
-        r2_by_prompt, r2 = _left_out(labels, first @ coefficients, freedom, float((tokens**2).mean()))
+        r2_by_prompt, (r2, r2_ci) = _left_out(labels, first @ coefficients, freedom, float((tokens**2).mean()))
+        least = ROUNDED * torch.linalg.vector_norm(labels, dim=(-2, -1)) / values[:, -1]
+        coefficients = torch.where(coefficients.abs() > least[:, None, None], coefficients, 0.0)
         coefficients = torch.where(determined[:, None, None], coefficients, torch.nan)
         out.append(
             WithinPrompt(
@@ -94,6 +109,7 @@ def within_prompt(model: LinearTransformer, prompts: RegressionPrompts) -> tuple
                 determined=determined,
                 r2_by_prompt=r2_by_prompt,
                 r2=r2,
+                r2_ci=r2_ci,
             )
         )
     return tuple(out)
@@ -104,7 +120,7 @@ def _left_out(
     fitted: Float[Tensor, "prompt position label"],
     freedom: Float[Tensor, "prompt position"],
     size: float,
-) -> tuple[Float[Tensor, " prompt"], float | None]:
+) -> tuple[Float[Tensor, " prompt"], tuple[float | None, Interval]]:
     """R^2 of labels from fits that leave them out, y_i - yhat_i / (1 - h_i): by prompt, and over all."""
     scored = (freedom > DECIDED).to(labels.dtype)
     error = (scored * ((labels - fitted).square().sum(-1) / freedom.clamp_min(DECIDED) ** 2)).sum(-1)
@@ -112,8 +128,8 @@ def _left_out(
     mean = (scored[..., None] * labels).sum(1) / count.clamp_min(1.0)
     spread = (scored * (labels - mean[:, None]).square().sum(-1)).sum(-1)
     known = (count[:, 0] > 1) & (spread > ROUNDING * size * count[:, 0])
-    total, missed = float(spread[known].sum()), float(error[known].sum())
-    overall = 1.0 - missed / total if total > 0 and math.isfinite(missed / total) else None
+    nothing: tuple[float | None, Interval] = (None, (None, None))
+    overall = explained(error[known], spread[known]) if bool(known.any()) else nothing
     return torch.where(known, 1.0 - error / torch.where(known, spread, 1.0), torch.nan), overall
 
 
@@ -138,10 +154,3 @@ def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[
         known = spread > ROUNDING * float((tokens**2).mean())
         scores.append(1.0 - error / spread if known and math.isfinite(error / spread) else None)
     return tuple(scores)
-
-
-def split(spec: ModelSpec) -> tuple[list[int], list[int]]:
-    """Positions of the inputs and of the label (the read-out channel) inside a token."""
-    channel = spec.channel(spec.readout.channel).indices
-    label = list(range(channel.start, channel.stop))
-    return [i for i in range(spec.width) if i not in label], label

@@ -17,11 +17,14 @@ from markupsafe import Markup, escape
 
 from interp.models.atomic import write_atomically
 from interp.reports import closed_form_findings, findings
+from interp.reports.causal_figures import causal_figures
+from interp.reports.causal_findings import skipped_checks
 from interp.reports.figures import figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
 from interp.reports.page import HERE, environment, policy
+from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
 from interp.reports.remainder_findings import drawable, matrix_sentences, remainder_sentences
@@ -48,12 +51,18 @@ def render_report(result: Analysis | ProbeReport) -> str:
         content,
         checkpoint=result.checkpoint,
         probe_figures=probe_figures(result.probes),
+        causal_figures=_causal(result),
         facts=_facts(result),
         provenance=_flat(result.provenance),
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
     )  # fmt: skip
+
+
+def _causal(result: Analysis | ProbeReport) -> tuple[Figure, ...]:
+    fits = result.implicit if isinstance(result, ProbeReport) else ()  # an analysis has a table of its own
+    return causal_figures(fits, result.transplants, result.erasures)
 
 
 def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
@@ -83,7 +92,7 @@ def _probes(report: ProbeReport) -> tuple[str, dict[str, Any]]:
     return "probes.html", {
         "result": report,
         "found": [probe_finding(group) for group in groups if group.protocol == "sound"],
-        "notes": (*report.checkpoint.notes, *report.notes, *unscored),
+        "notes": (*report.checkpoint.notes, *report.notes, *unscored, *skipped_checks(report)),
     }
 
 

@@ -25,6 +25,7 @@ from interp.reports.probe_findings import (
     CONTROLS,
     ProbeGroup,
     above_all,
+    depth_text,
     gap_text,
     probe_finding,
     probe_groups,
@@ -43,7 +44,7 @@ _CONTROLS = {
 }
 _LOWEST = -0.25  # R^2 below it is drawn at the edge
 _HEADER = (
-    *("target", "layer", "token", "R² [95 %]", "untrained", "above it [95 %]", "inputs", "above them [95 %]"),
+    *("target", "layers run", "token", "R² [95 %]", "untrained", "above it [95 %]", "inputs", "above them [95 %]"),
     *("shuffled", "above them [95 %]", "mean squared error"),
 )
 
@@ -64,7 +65,7 @@ def probe_figures(scores: Sequence[ProbeScore]) -> tuple[Figure, ...]:
 
 def _said(score: ProbeScore) -> str:
     """Everything of one score, for the pointer."""
-    where = f"{label(score.target)}, layer {score.layer}, {where_text(score.position, score.kind)}"
+    where = f"{label(score.target)}, {depth_text(score.layer)}, {where_text(score.position, score.kind)}"
     if not is_finite(score.r2):
         return f"{where}: {label(score.reason or 'not scored')}"
     lines = [f"{where}: R² = {interval(score.r2, score.r2_ci)}"]
@@ -89,7 +90,7 @@ def _map(name: str, group: ProbeGroup) -> Figure:
     return Figure(
         name=name,
         finding=probe_finding(group),
-        description="R² on prompts that the probe has not seen, from 0 (pale, or below) to 1; layer 0 is the input. "
+        description="R² on prompts that the probe has not seen, from 0 (pale, or below) to 1; 0 layers: the input. "
         f"{doubt}: not clearly above all its controls, so it says nothing of what training put there. "
         "A blank cell has no score.",
         panels=panels,
@@ -151,7 +152,9 @@ def _whole_map(name: str, group: ProbeGroup) -> Panel:
     data = _heat(rows, layers, names, short=len(layers) > 6)
     y = axis("target", **_ticks(names)) | {"range": [len(names) - 0.5, -0.5]}
     height = 100 + 30 * max(len(names), 2)
-    return Panel(name=name, title="", data=[data], layout=layout(axis("layer", **_ticks(layers)), y), height=height)
+    return Panel(
+        name=name, title="", data=[data], layout=layout(axis("layers run", **_ticks(layers)), y), height=height
+    )
 
 
 def _target_map(name: str, group: ProbeGroup, target: str) -> Panel:
@@ -160,7 +163,7 @@ def _target_map(name: str, group: ProbeGroup, target: str) -> Panel:
     tokens = ["query" if p is None else str(p) for p in group.positions]
     layers = [str(layer) for layer in group.layers]
     data = _heat(rows, tokens, layers, short=len(tokens) > 4)
-    plot = layout(axis("token", **_ticks(tokens)), axis("layer", **_ticks(layers)))
+    plot = layout(axis("token", **_ticks(tokens)), axis("layers run", **_ticks(layers)))
     return Panel(name=name, title=target, data=[data], layout=plot, height=110 + 26 * max(len(layers), 3))
 
 
@@ -174,15 +177,15 @@ def _against_depth(name: str, group: ProbeGroup) -> Figure:
         scores = [s for layer in group.layers if (s := group.scores.get((target, layer, group.last))) is not None]
         if not scores:
             continue
-        plot = layout(layer_axis([s.layer for s in scores], "layer"), _r2_axis(scores))
+        plot = layout(layer_axis([s.layer for s in scores], "layers run"), _r2_axis(scores))
         panels.append(_curves(f"{name}-{i}", target, scores, [s.layer for s in scores], plot))
     return _curve_figure(
-        name, group, panels, f"By depth, at {where}: {_above_all(group)}", "depth; layer 0 is the input"
+        name, group, panels, f"By depth, at {where}: {_above_all(group)}", "the layers run; 0 is the input"
     )
 
 
 def _against_position(name: str, group: ProbeGroup) -> Figure:
-    """At the last layer."""
+    """After the last layer."""
     last = group.layers[-1]
     panels = []
     for i, target in enumerate(group.targets):
@@ -192,7 +195,7 @@ def _against_position(name: str, group: ProbeGroup) -> Figure:
         known = [s.position for s in scores if s.position is not None]
         plot = layout(axis("token (context length)", zeroline=False), _r2_axis(scores))
         panels.append(_curves(f"{name}-{i}", target, scores, known, plot))
-    return _curve_figure(name, group, panels, _growth(group), f"the number of tokens seen, in layer {last}")
+    return _curve_figure(name, group, panels, _growth(group), f"the number of tokens seen, {depth_text(last)}")
 
 
 def _curve_figure(name: str, group: ProbeGroup, panels: list[Panel], finding: str, against: str) -> Figure:
@@ -274,11 +277,11 @@ def _above_all(group: ProbeGroup) -> str:
     found = [s for t in group.targets if (s := group.scores.get((t, last, group.last))) is not None and is_finite(s.r2)]
     beating = [s.target for s in found if above_all(s)]
     if not found:
-        return f"layer {last} has no scores"
+        return f"{depth_text(last)} there are no scores"
     if not beating:
-        return f"in layer {last} no target beats all controls"
+        return f"{depth_text(last)} no target beats all controls"
     verb = "beats" if len(beating) == 1 else "beat"
-    return f"in layer {last}, {len(beating)} of {len(found)} targets {verb} all controls ({', '.join(beating)})"
+    return f"{depth_text(last)}, {len(beating)} of {len(found)} targets {verb} all controls ({', '.join(beating)})"
 
 
 def _growth(group: ProbeGroup) -> str:
@@ -298,7 +301,7 @@ def _growth(group: ProbeGroup) -> str:
     parts = [f"better for {', '.join(grown)}"] if grown else []
     parts += [f"worse for {', '.join(fallen)}"] if fallen else []
     change = " and ".join(parts) if parts else "clearly neither better nor worse for any target"
-    return f"From token {places[0]} to token {places[-1]} probes of layer {last} get {change}"
+    return f"From token {places[0]} to token {places[-1]} probes {depth_text(last)} get {change}"
 
 
 # --- as published ---------------------------------------------------------------------------------------------------
@@ -307,7 +310,7 @@ def _growth(group: ProbeGroup) -> str:
 def _published(name: str, group: ProbeGroup) -> Figure:
     """Mean squared errors by position (or layer), as a paper plots them: no controls, no split."""
     places = [p for p in group.positions if p is not None]
-    legend = ordered_series([f"layer {layer}" for layer in group.layers], "layer-") if len(places) > 1 else []
+    legend = ordered_series([depth_text(layer) for layer in group.layers], "layer-") if len(places) > 1 else []
     panels = []
     for i, target in enumerate(group.targets):
         known = [score.mse for score in group.of(target) if is_finite(score.mse)]
@@ -321,7 +324,7 @@ def _published(name: str, group: ProbeGroup) -> Figure:
         else:
             scores = [group.scores.get((target, layer, group.last)) for layer in group.layers]
             traces = [curve(_NETWORK, _errors(scores, group.layers), log=log)]
-            x = layer_axis(group.layers, "layer")
+            x = layer_axis(group.layers, "layers run")
         y = (
             log_axis("mean squared error", known, dense=False)
             if log
@@ -345,7 +348,9 @@ def _published(name: str, group: ProbeGroup) -> Figure:
 
 def _errors(scores: Sequence[ProbeScore | None], places: Sequence[int]) -> list[Point]:
     return [
-        Point(at, s.mse, None, f"{label(s.target)}, layer {s.layer}, {where_text(s.position)}: {number(s.mse, 3)}")
+        Point(
+            at, s.mse, None, f"{label(s.target)}, {depth_text(s.layer)}, {where_text(s.position)}: {number(s.mse, 3)}"
+        )
         for at, s in zip(places, scores, strict=True)
         if s is not None and is_finite(s.mse)
     ]

@@ -15,6 +15,7 @@ __all__ = [
     "above",
     "above_all",
     "above_untrained",
+    "depth_text",
     "gap_text",
     "probe_finding",
     "probe_groups",
@@ -25,7 +26,7 @@ __all__ = [
 CONTROLS = {
     "untrained": "untrained models of the same shape",
     "shuffled": "targets of other prompts",
-    "inputs": "the inputs alone (layer 0)",
+    "inputs": "the inputs alone (before the first layer)",
 }
 _SHORT = {"untrained": "untrained models", "shuffled": "shuffled targets", "inputs": "the inputs"}
 KINDS = {
@@ -33,6 +34,11 @@ KINDS = {
     "within-prompt": "the implicit weights of every prompt",
     "gram": "the second moments of the context's tokens",
 }
+
+
+def depth_text(layers: int) -> str:
+    """Where in the network activations are, by the layers run: the input, or after so many layers."""
+    return "in the input" if layers == 0 else f"after {layers} layer{'s' * (layers > 1)}"
 
 
 def above(score: ProbeScore, control: str) -> bool:
@@ -135,7 +141,7 @@ def probe_finding(group: ProbeGroup) -> str:
     ranked = sorted(best.items(), key=lambda pair: -(pair[1].selectivity.get(_hardest(pair[1])) or 0.0))
     several = len(group.positions) > 1
     told = [
-        f"{target} (R² {number(score.r2, 2)} in layer {score.layer}"
+        f"{target} (R² {number(score.r2, 2)} {depth_text(score.layer)}"
         f"{f' at {where_text(score.position)}' if several else ''}, {gap_text(score, _hardest(score))} above "
         f"{_SHORT.get(_hardest(score), _hardest(score))})"
         for target, score in ranked
@@ -152,5 +158,5 @@ def published_finding(group: ProbeGroup) -> str:
         known = [score for score in group.of(target) if is_finite(score.mse)]
         if known:
             least = min(known, key=lambda score: score.mse or 0.0)
-            told.append(f"{target} {number(least.mse, 2)} in layer {least.layer}, {where_text(least.position)}")
+            told.append(f"{target} {number(least.mse, 2)} {depth_text(least.layer)}, {where_text(least.position)}")
     return f"{text}: lowest mean squared error of {listed(told, most=3)}" if told else f"{text}: nothing was scored"

@@ -11,6 +11,13 @@ from typing import Literal
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from interp.reports.causal_findings import (
+    erasure_finding,
+    linear,
+    linearity_finding,
+    skipped_checks,
+    transplant_finding,
+)
 from interp.reports.numbers import DASH, interval, is_finite, number
 from interp.reports.probe_findings import above_untrained
 from interp.reports.terminal_layout import Columns, items, line, section, show
@@ -23,14 +30,15 @@ _TITLES = {
     "gram": "Read from the second moments of the context's tokens (gram)",
 }
 _NOTES = (
-    "R² on prompts that the probe has not seen, with a 95 % interval over sequences; layer 0 is the input",
+    "R² on prompts that the probe has not seen, with a 95 % interval over sequences",
+    "layers run: 0 is the input, 1 what the first layer leaves (layer 0 in the tables of coefficients)",
     "above untrained: R² minus that of the same probe on untrained models of the same shape; the interval also covers "
     "how much untrained models differ, so that it holds 0 for one of them",
-    "inputs and shuffled: R² of the same probe at layer 0, and on the targets of other prompts",
-    "transplant: effect 1 and error 0 when predictions follow; own: the prompt's own weights, which change nothing; "
-    "random: other weights as far away, whose error stays",
-    "erased: R² of a probe before and after, and the rise of the loss in units of the mean square of the answer; "
-    "random: as many random directions",
+    "inputs and shuffled: R² of the same probe in the input, and on the targets of other prompts",
+    "transplant: effect 1 and error 0 when predictions follow; random: other weights as far away, whose error stays",
+    "erased: the rise of the loss in units of the mean square of the answer, and the R² of a probe before and after; "
+    "random: as many (rank) random directions",
+    "changed: in how many prompts the hook changed the tokens",
 )
 
 
@@ -53,14 +61,20 @@ def render_probes(report: ProbeReport) -> RenderableType:
     for protocol in dict.fromkeys(s.protocol for s in report.probes if s.protocol != "sound"):
         published = [score for score in report.probes if score.protocol == protocol]
         parts += section(f"Mean squared error as published ({protocol})", "", _map(published, "mse"))
+    if report.implicit:
+        parts += section(
+            "How linear the implicit model of a prompt is", linearity_finding(report.implicit), *_fits(report)
+        )
     if any(row.reason is None for row in report.transplants):
-        parts += section("Implicit weights of another prompt put in place (transplant)", "", _transplants(report))
+        title = "Implicit weights of another prompt put in place (transplant)"
+        parts += section(title, transplant_finding(report.transplants), _transplants(report))
     if any(row.reason is None for row in report.erasures):
         position = report.erasures[0].position
         place = "the query" if position is None else f"position {position}"
-        parts += section(f"Targets erased from one token ({place})", "", _erasures(report))
+        title = f"Targets erased from one token ({place})"
+        parts += section(title, erasure_finding(report.erasures), _erasures(report))
     unscored = dict.fromkeys(f"{s.target}: {s.reason}" for s in report.probes if s.reason is not None)
-    skipped = _skipped(report)
+    skipped = skipped_checks(report)
     expected = [f"{t.name} = {t.formula}: expected {t.expectation}" for t in report.targets]
     parts += section("Targets", "", items(expected))
     parts += section("Notes", "", items([*_NOTES, *report.notes, *unscored, *skipped]))
@@ -70,22 +84,33 @@ def render_probes(report: ProbeReport) -> RenderableType:
     return Group(*parts, Text(), line(" · ".join(facts), "dim"))
 
 
+def _fits(report: ProbeReport) -> list[RenderableType]:
+    """A table, unless every figure is 1."""
+    if linear(report.implicit):
+        return []
+    table = Columns(("layers run", "left"), ("tokens before", "left"), ("R² [95 %]", "left"))
+    for fit in report.implicit:
+        before = "all" if fit.position is None else str(fit.position)
+        table.add(str(fit.layer), before, fit.reason or interval(fit.linearity_r2, fit.linearity_r2_ci))
+    return [table]
+
+
 def _transplants(report: ProbeReport) -> RenderableType:
     """What was put in place, and how far predictions followed: effect 1 and error 0 when they do."""
-    headers = ("layer", "what", "effect [95 %]", "error", "own", "random [95 %]", "its error", "fired")
+    headers = ("layers", "what", "effect [95 %]", "error", "random [95 %]", "its error", "changed")
     table = Columns(*((header, "left") for header in headers))
     for row in report.transplants:
         if row.reason is not None:
             continue
         table.add(
-            str(row.layer), row.kind, interval(row.effect, row.effect_ci), _size(row.error), _size(row.own),
+            str(row.layer), row.kind, interval(row.effect, row.effect_ci), _size(row.error),
             interval(row.random, row.random_ci), _size(row.random_error), f"{row.fired}/{row.prompts}",
         )  # fmt: skip
     return table
 
 
 def _erasures(report: ProbeReport) -> RenderableType:
-    headers = ("layer", "directions", "R²", "after", "loss gained [95 %]", "random [95 %]", "fired")
+    headers = ("layers", "loss gained [95 %]", "random [95 %]", "R²", "after", "rank", "changed")
     table = Columns(*((header, "left") for header in headers))
     before = None
     for row in report.erasures:
@@ -95,22 +120,10 @@ def _erasures(report: ProbeReport) -> RenderableType:
             table.add("", row.target, "", "", "", "", "")
         before = row.target
         table.add(
-            str(row.layer), str(row.rank), _share(row.r2), _share(row.r2_erased), interval(row.effect, row.effect_ci),
-            interval(row.random, row.random_ci), f"{row.fired}/{row.prompts}",
+            str(row.layer), interval(row.effect, row.effect_ci), interval(row.random, row.random_ci), _share(row.r2),
+            _share(row.r2_erased), str(row.rank), f"{row.fired}/{row.prompts}",
         )  # fmt: skip
     return table
-
-
-def _skipped(report: ProbeReport) -> list[str]:
-    """The interventions that were not made, those of the same reason together."""
-    layers: dict[tuple[str, str], list[str]] = {}
-    for row in report.transplants:
-        if row.reason is not None:
-            layers.setdefault((f"transplant of {row.kind}", row.reason), []).append(str(row.layer))
-    for row in report.erasures:
-        if row.reason is not None:
-            layers.setdefault((f"erasure of {row.target}", row.reason), []).append(str(row.layer))
-    return [f"{what} after layer {', '.join(found)}: {reason}" for (what, reason), found in layers.items()]
 
 
 def _size(value: float | None) -> str:
@@ -124,7 +137,7 @@ def _title(kind: str, position: int | None) -> str:
 
 
 def _table(scores: Sequence[ProbeScore]) -> RenderableType:
-    headers = ("layer", "R² [95 %]", "above untrained", "inputs", "shuffled")
+    headers = ("layers run", "R² [95 %]", "above untrained", "inputs", "shuffled")
     table = Columns(*((header, "left") for header in headers))
     before = None
     for score in _by_target(scores):
@@ -143,7 +156,7 @@ def _map(scores: Sequence[ProbeScore], figure: Literal["r2", "mse"]) -> Renderab
     positions = list(dict.fromkeys(score.position for score in scores))
     found = {(s.target, s.layer, s.position): s for s in scores}
     table = Columns(
-        ("target", "left"), ("layer", "left"), *(("query" if p is None else f"t={p}", "right") for p in positions)
+        ("target", "left"), ("layers run", "left"), *(("query" if p is None else f"t={p}", "right") for p in positions)
     )
     before = None
     for target, layer in dict.fromkeys((s.target, s.layer) for s in _by_target(scores)):

@@ -19,7 +19,7 @@ __all__ = ["command", "numbers"]
 @click.option(
     "--target", "targets", multiple=True, metavar="NAME", help="What to look for; repeatable. Default: all that apply."
 )
-@click.option("--layers", metavar="0,2-4", help="Layers, 0 being the input. Default: all.")
+@click.option("--layers", metavar="0,2-4", help="Layers run; 0 is the input. Default: all.")
 @click.option(
     "--positions", metavar="5,10-12", help="Tokens to probe. Default: the query, or some of a causal model's positions."
 )

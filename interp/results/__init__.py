@@ -40,7 +40,7 @@ from interp.results.evidence import (
     Stress,
     StressPoint,
 )
-from interp.results.probes import ProbeReport, ProbeScore, ProbeTarget
+from interp.results.probes import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
 from interp.results.recovered import Certificate, Disagreement, Recovered, RecoveredCoefficient, RecoveredLayer
 from interp.results.regression import (
     Adaptation,
@@ -78,6 +78,7 @@ __all__ = [
     "FilterBin",
     "Form",
     "HeadRole",
+    "ImplicitFit",
     "ImplicitModel",
     "Interpolation",
     "Layer",

@@ -8,6 +8,7 @@ from typing import Any
 
 from interp.plain_data import from_plain, to_plain
 from interp.results.closed_form import ClosedForm
+from interp.probes.interventions import Erasure, Transplant
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
@@ -134,6 +135,8 @@ class Analysis:
     implicit: tuple[ImplicitModel, ...]
     provenance: Mapping[str, Any]
     probes: tuple[ProbeScore, ...] = ()
+    transplants: tuple[Transplant, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
     preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
     regression: Regression | None = None  # None for a network that predicts nothing
     closed_form: ClosedForm | None = None  # for the task simple_regression

@@ -10,7 +10,7 @@ from interp.plain_data import from_plain, to_plain
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 
-__all__ = ["ProbeReport", "ProbeScore", "ProbeTarget"]
+__all__ = ["ImplicitFit", "ProbeReport", "ProbeScore", "ProbeTarget"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class ProbeScore:
     ``selectivity_ci``; real and control are scored on the same prompts.
     """
 
-    layer: int  # 0: the tokens before the first layer
+    layer: int  # layers run; 0: the tokens before the first layer
     target: str
     kind: str
     r2: float | None
@@ -39,6 +39,24 @@ class ProbeScore:
     protocol: str = "sound"  # or the published one: "mesa", "akyurek"
     variance: float | None = None
     reason: str | None = None  # why there is no score
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImplicitFit:
+    """How linear the labels are after ``layer`` layers in what stands in the tokens before the first: R^2 of the model
+    y_i^l = a^l y_i - <w^l, x_i> of every prompt, each row being predicted from the fit to the others.
+
+    ``rows``: "tokens" of the prompt, or with causal keys "queries" put after the tokens before ``position`` (None:
+    after all of them), with y_i = 0. 1 up to rounding for linear layers whose tokens share their keys.
+    """
+
+    layer: int  # layers run; 0 is the input
+    position: int | None
+    rows: str
+    linearity_r2: float | None
+    linearity_r2_ci: tuple[float | None, float | None]
+    prompts: int
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +78,7 @@ class ProbeReport:
     probes: tuple[ProbeScore, ...]
     targets: tuple[ProbeTarget, ...]
     provenance: Mapping[str, Any]
+    implicit: tuple[ImplicitFit, ...] = ()
     transplants: tuple[Transplant, ...] = ()
     erasures: tuple[Erasure, ...] = ()
     notes: tuple[str, ...] = ()

@@ -73,7 +73,7 @@ def test_what_is_exactly_there_scores_one_and_what_symmetry_forbids_scores_nothi
     found, notes = scores(planted(), positions=None)
     assert notes == ()
     for layer in range(4):
-        for target in ("w", "w-ols", "w-ridge", "alpha", "noise", "previous-1"):
+        for target in ("w", "w-ols", "w-ridge", "alpha", "noise"):
             chance = found[target, "token", layer, None]
             assert chance.r2 is not None and abs(chance.r2) < 0.02 and not excludes_zero(chance)
     assert found["current", "token", 0, None].r2 == pytest.approx(1.0, abs=1e-9)
@@ -101,25 +101,54 @@ def test_fields_of_a_score() -> None:
 
 def test_layers_positions_and_seeds() -> None:
     model = planted()
-    found, _ = scores(model, "label", "previous-1", layers=(2, 3), positions=(0, 5), prompts=256)
+    found, _ = scores(model, "label", "current", layers=(2, 3), positions=(0, 5), prompts=256)
     assert {key[2:] for key in found} == {(layer, position) for layer in (2, 3) for position in (0, 5)}
-    nothing_before = found["previous-1", "token", 2, 0]
+    again, _ = scores(model, "label", "current", layers=(2, 3), positions=(0, 5), prompts=256)
+    other, _ = scores(model, "label", "current", layers=(2, 3), positions=(0, 5), prompts=256, seed=1)
+    assert found == again and found != other
+
+
+def test_a_target_that_is_not_defined_at_a_position_has_no_score_there() -> None:
+    task = LinearDynamics(dim=3, context=8)
+    found, _ = scores(dynamics_model(task), "previous-1", task=task, layers=(1,), positions=(0, 5), prompts=256)
+    nothing_before = found["previous-1", "token", 1, 0]
     assert nothing_before.r2 is None and nothing_before.reason is not None and "not defined" in nothing_before.reason
     assert nothing_before.selectivity == {} and nothing_before.control["inputs"] is None
-    again, _ = scores(model, "label", "previous-1", layers=(2, 3), positions=(0, 5), prompts=256)
-    other, _ = scores(model, "label", "previous-1", layers=(2, 3), positions=(0, 5), prompts=256, seed=1)
-    assert found == again and found != other
+    assert found["previous-1", "token", 1, 5].r2 is not None
 
 
 @pytest.mark.parametrize("fields", [{"clip": 1e6}, {"attention": {"keys": "causal"}}, {"attention": {"keys": "all"}}])
 def test_other_networks_of_the_task(fields: dict[str, Any]) -> None:
     found, notes = scores(planted(**fields), "w", "label", prompts=128)
-    kinds = {kind for _, kind, _, _ in found}
-    if fields == {"attention": {"keys": "all"}}:
-        assert kinds == set(KINDS) and not notes
-    else:
-        assert kinds == {"token", "gram"} and "skipped, because" in notes[0]
+    assert {kind for _, kind, _, _ in found} == set(KINDS) and not notes
     assert all(score.r2 is not None for score in found.values())
+
+
+def test_a_clip_that_never_cuts_changes_no_score() -> None:
+    free, cut = (
+        scores(planted(**fields), "w", kinds=("within-prompt",), prompts=256)[0] for fields in ({}, {"clip": 1e6})
+    )
+    for key, score in free.items():
+        assert cut[key].r2 == pytest.approx(score.r2, abs=1e-8), key
+
+
+def test_a_clipped_model_with_too_few_tokens_has_no_implicit_weights() -> None:
+    task = replace(TASK, context=4)
+    found, notes = scores(planted(clip=1e6), "w", task=task, prompts=128)
+    assert {kind for _, kind, _, _ in found} == {"token", "gram"}
+    assert "skipped, because the 5 tokens of a prompt leave 5 unknowns free" in notes[0]
+
+
+def test_a_causal_model_by_prefix() -> None:
+    """w^1 = 0.04 alpha of the tokens so far: exact for alpha, and more like w the more tokens there are."""
+    model = planted(layers=1, attention={"keys": "causal"})
+    found, _ = scores(model, "w", "alpha", kinds=("within-prompt",), positions=(2, 6, 11), prompts=1024)
+    assert {key[3] for key in found} == {2, 6, 11}
+    for position in (2, 6, 11):
+        assert found["alpha", "within-prompt", 1, position].r2 == pytest.approx(1.0, abs=1e-9)
+    growing = [found["w", "within-prompt", 1, position].r2 for position in (2, 6, 11)]
+    assert growing == sorted(growing) and growing[-1] > growing[0] + 0.2
+    assert excludes_zero(found["w", "within-prompt", 1, 11])
 
 
 def test_prompts_that_diverge_are_counted_and_a_network_that_always_does_has_no_score() -> None:
@@ -157,7 +186,9 @@ def test_a_causal_model_of_sequences() -> None:
     model = dynamics_model(task)
     found, notes = scores(model, task=task, prompts=512)
     positions = sorted({key[3] for key in found})
-    assert positions == [1, 2, 5, 10, 19] and all("mesa" in note or "controls" in note for note in notes)
+    assert positions == [1, 2, 5, 10, 19] and all(
+        "mesa" in note or "controls" in note or "skipped, because no target of" in note for note in notes
+    )
     step = found["next", "token", 1, 19]
     assert step.r2 is not None and step.r2 > 0.5 and excludes_zero(step) and excludes_zero(step, "inputs")
     assert abs(found["next", "token", 0, 19].r2 or 0.0) < 0.1  # s_{t+1} = W s_t, and W is another in every sequence
@@ -173,6 +204,7 @@ def test_a_causal_model_of_sequences() -> None:
 def test_the_report_goes_through_json() -> None:
     report = probe_checkpoint(checkpoint(planted()), targets=["w", "chebyshev-2"], prompts=128)
     assert [t.name for t in report.targets] == ["w", "chebyshev-2"]
+    assert [fit.linearity_r2 for fit in report.implicit] == [pytest.approx(1.0, abs=1e-12)] * 4
     assert ProbeReport.from_dict(report.to_dict()) == report
     assert dumps(report).startswith('{\n"schema": "interp-probe/1"')
 

@@ -33,7 +33,7 @@ def test_kinds_and_their_targets() -> None:
     assert [b.kind for b in (token, within, gram)] == list(KINDS)
     assert token.widths == {
         "w": 3, "w-ols": 3, "w-ridge": 3, "alpha": 3, "noise": 1, "label": 1, "current": 3, "preconditioned": 3,
-        "chebyshev-6": 3, "previous-1": 3,
+        "chebyshev-6": 3,
     }  # fmt: skip
     assert list(within.widths) == ["w", "w-ols", "w-ridge", "alpha"] and list(gram.widths)[-1] == "noise"
     assert token.positions == POSITIONS and gram.positions == (None,)

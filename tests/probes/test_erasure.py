@@ -13,7 +13,7 @@ from interp.checkpoints.opening import open_checkpoint
 from interp.models.constructions import gradient_step
 from interp.models.errors import UsageError
 from interp.models.tasks import LinearDynamics, task_from_dict
-from interp.probes.erasure import erasures, leace, random_eraser
+from interp.probes.erasure import FALSE_POSITIVES, chance, erasures, leace, random_eraser
 from interp.probes.targets import find_targets
 
 
@@ -65,6 +65,41 @@ def test_the_coordinates_do_not_matter() -> None:
     x, z = correlated(100, 5, 2, 5)
     turned = leace(x, z @ torch.tensor([[2.0, 1.0], [0.0, 3.0]]).double() + 7.0)
     torch.testing.assert_close(leace(x, z).removal, turned.removal, rtol=1e-9, atol=1e-12)
+
+
+def drawn(law: str, features: int, targets: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """300 rows of x and z without a linear relation, as far from normal as tokens are."""
+    generator = torch.Generator().manual_seed(seed)
+    x, z = (torch.randn(300, size, generator=generator, dtype=torch.float64) for size in (features, targets))
+    if law == "tails":  # t with 3 degrees of freedom
+        x = x / torch.randn(3, 300, 1, generator=generator, dtype=torch.float64).square().mean(0).sqrt()
+    if law == "sizes":  # z sets the size of x: dependent, and yet uncorrelated
+        x = x * z.norm(dim=-1, keepdim=True)
+    if law == "label":  # x = (u, <z, u>), as a token holds its label: odd in u, so uncorrelated with z
+        x[:, -1] = (x[:, :targets] * z).sum(-1)
+    return x, z
+
+
+@pytest.mark.parametrize("law", ["normal", "tails", "sizes", "label"])
+def test_how_often_something_is_erased_where_there_is_nothing(law: str) -> None:
+    """In 1 of 100 cases: of 200, 8 or more are expected in 1 of 1000 runs (binomial)."""
+    generator = torch.Generator().manual_seed(0)
+    taken = 0
+    for seed in range(200):
+        x, z = drawn(law, 9, 4, seed)
+        taken += leace(x, z, chance(x, z, generator)).rank > 0
+    assert taken < 8, taken
+    assert FALSE_POSITIVES == 0.01
+
+
+def test_a_weak_relation_is_found_and_only_its_directions_are_taken() -> None:
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for seed in range(20):
+        x, z = drawn("tails", 11, 4, seed)
+        z[:, 0] += 0.5 * x[:, 3] / x[:, 3].std()  # a correlation of 0.45 in 300 rows
+        found.append(leace(x, z, chance(x, z, generator)).rank)
+    assert found.count(1) >= 18, found
 
 
 def test_a_random_subspace_takes_as_many_directions_of_equal_variance() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import torch
 
 from interp.algorithms import chebyshev
 from interp.models.errors import UsageError
+from interp.models.hooked import HookedLinearTransformer
+from interp.models.specification import ModelSpec
 from interp.models.tasks.linear_dynamics import LinearDynamics
 from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.transformer import LinearTransformer
+from interp.probes.activations import hooked_inputs
 from interp.probes.quantities import INVERSE_LAMBDA, LeastNormSolver, chebyshev_solve, published_solve
 from interp.probes.targets import default_targets, find_targets, quantities, target_names
 
@@ -29,7 +34,7 @@ def value(task: Any, name: str, position: int | None, count: int = 5) -> tuple[A
 
 @pytest.mark.parametrize("position", [None, 0, 6])
 def test_regression_targets_follow_their_formulas(position: int | None) -> None:
-    for name in [t.name for t in default_targets("noisy_regression") if not t.name.startswith(("cheb", "prev"))]:
+    for name in [t.name for t in default_targets("noisy_regression") if not t.name.startswith("cheb")]:
         prompts, found = value(REGRESSION, name, position)
         for i in range(5):
             X, y, w, sigma = (v[i].numpy() for v in (prompts.x, prompts.y, prompts.w, prompts.sigma))
@@ -48,13 +53,28 @@ def test_regression_targets_follow_their_formulas(position: int | None) -> None:
             np.testing.assert_allclose(found[i], expected, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
-def test_previous_tokens_of_a_regression_prompt() -> None:
-    prompts, found = value(REGRESSION, "previous-2", None)
-    np.testing.assert_array_equal(found, prompts.x[:, 7].numpy())
-    (target,) = find_targets("noisy_regression", ["previous-2"])
-    assert target.values(quantities(prompts, REGRESSION), 1) is None
-    found_inside = target.values(quantities(prompts, REGRESSION), 5)
-    assert found_inside is not None and torch.equal(found_inside, prompts.x[:, 3])
+@pytest.mark.parametrize(
+    "fields", [{}, {"clip": 0.5}, {"attention": {"keys": "causal"}}, {"attention": {"keys": "all"}}]
+)
+def test_why_previous_tokens_are_no_target_of_regression(fields: dict[str, Any]) -> None:
+    """The sign of one token reaches no other: what a linear probe could find of it elsewhere is 0 by symmetry."""
+    spec = {"tokens": [["x", 4], ["y", 1]], "task": REGRESSION.to_dict(), **fields}
+    P, Q = 0.1 * torch.randn(2, 3, 2, 5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = LinearTransformer(spec=ModelSpec.from_dict(spec), P=P, Q=Q)
+    prompts = REGRESSION.sample(6, 1)
+    sign = torch.ones(9, dtype=torch.float64)
+    sign[-1] = -1.0
+    flipped = replace(prompts, x=prompts.x * sign[:, None], y=prompts.y * sign)
+    names = ["blocks.2.hook_resid_post"]
+    left, right = (
+        HookedLinearTransformer(model).run_with_cache(*hooked_inputs(p, model.spec), names_filter=names)[1][names[0]]
+        for p in (prompts, flipped)
+    )
+    torch.testing.assert_close(left[:, 8], -right[:, 8])
+    torch.testing.assert_close(left[:, [0, 5, 9]], right[:, [0, 5, 9]])
+    assert float(left.abs().max()) > 0.1
+    with pytest.raises(UsageError, match="is for models of linear_dynamics"):
+        find_targets("noisy_regression", ["previous-1"])
 
 
 @pytest.mark.parametrize("position", [0, 1, 5, 11])
@@ -133,7 +153,8 @@ def test_names() -> None:
         ("linear_dynamics", "w", ["noisy_regression", "next", "previous-K"]),
         ("linear_dynamics", "nxt", ["'next'", "current"]),
         ("noisy_regression", "chebyshev-0", ["1 to 64"]),
-        ("noisy_regression", "previous-99", ["1 to 64"]),
+        ("linear_dynamics", "previous-99", ["1 to 64"]),
+        ("noisy_regression", "previous-1", ["linear_dynamics", "chebyshev-K", "label"]),
         ("noisy_regression", "", ["no target"]),
     ],
 )

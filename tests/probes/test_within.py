@@ -142,5 +142,5 @@ def test_as_many_tokens_as_unknowns_determine_the_model_but_have_no_score() -> N
 
 
 def test_causal_models_are_refused() -> None:
-    with pytest.raises(UsageError, match="use the probes across prompts"):
+    with pytest.raises(UsageError, match="one token cannot determine it"):
         within_prompt(model(attention={"keys": "causal"}), prompts())

@@ -122,7 +122,7 @@ def analysis(layers: int = 4, dim: int = parts.DIM, heads: int = 1, seed: int = 
                 parts.loss("oracle", "ridge, true noise (optimal)", parts.OPTIMUM),
             ),
             depth_losses=tuple(
-                parts.loss(f"layer-{i}", f"read-out after layer {i}", 3.2459 + 6.7772 * 0.42**i * (1 - i / layers))
+                parts.loss(f"layer-{i}", f"read-out after {i} layers", 3.2459 + 6.7772 * 0.42**i * (1 - i / layers))
                 for i in range(layers + 1)
             ),
             notes=("probes were not run, because no target was asked for",),

@@ -65,7 +65,7 @@ def profile(
         series=tuple(
             ProfileSeries(
                 name=name,
-                label=labels.get(name, f"read-out after layer {name.removeprefix('layer-')}"),
+                label=labels.get(name, f"read-out after {name.removeprefix('layer-')} layers"),
                 excess=tuple(values),
                 stderr=tuple(None if v is None else stderr * abs(v) for v in values),
             )

@@ -44,7 +44,7 @@ def test_figures_stand_beside_their_intervals_and_controls() -> None:
 def test_what_was_skipped_is_in_the_notes_once() -> None:
     nothing = {"effect": None, "effect_ci": (None, None), "random": None, "random_ci": (None, None), "reason": "so"}
     text = shown(*(dataclasses.replace(ERASED, layer=layer, **nothing) for layer in (0, 2, 3)))
-    assert "erasure of label after layer 0, 2, 3: so" in text and "Targets erased" not in text
+    assert "erasure of label after 0, 2, 3 layers: so" in text and "Targets erased" not in text
 
 
 def test_without_interventions_nothing_is_said() -> None:

@@ -27,8 +27,8 @@ def test_a_target_counts_only_when_it_beats_every_control() -> None:
     """w is at chance; the current token can be read as well from the inputs: only the label was computed."""
     (token, within) = probe_groups(synthetic.at_the_query())
     assert probe_finding(token) == (
-        "From one token, 1 of 3 targets is read better than by any control: label (R² 0.90 in layer 4, +0.85 [+0.82, "
-        "+0.88] above untrained models)"
+        "From one token, 1 of 3 targets is read better than by any control: label (R² 0.90 after 4 layers, +0.85 "
+        "[+0.82, +0.88] above untrained models)"
     )
     assert probe_finding(within) == (
         "From the implicit weights of every prompt no target is read better than by all controls (1 tried)"
@@ -92,13 +92,15 @@ def test_curves_stand_beside_their_controls() -> None:
         assert lines[name]["y"] == [s.control[name] for s in own]
     assert panel.subtitle == "above untrained: +0.85 [+0.82, +0.88]"
     assert {series.key for series in figure.legend} == set(lines)
-    assert figure.finding == ("By depth, at the query: in layer 4, 1 of 3 targets beats all controls (label)")
+    assert figure.finding == ("By depth, at the query: after 4 layers, 1 of 3 targets beats all controls (label)")
 
 
 def test_curves_against_position_only_where_there_are_several() -> None:
     assert not any(name.endswith("position") for name in made(synthetic.at_the_query()))
     figure = made(synthetic.along_a_sequence())["probe-0-position"]
-    assert figure.finding.startswith("From token 1 to token 20 probes of layer 3 get clearly neither better nor worse")
+    assert figure.finding.startswith(
+        "From token 1 to token 20 probes after 3 layers get clearly neither better nor worse"
+    )
     better = tuple(
         dataclasses.replace(s, r2=0.2, r2_ci=(0.1, 0.3)) if (s.target, s.position) == ("label", 1) else s
         for s in synthetic.along_a_sequence()
@@ -114,7 +116,7 @@ def test_published_protocol_claims_nothing() -> None:
     groups = probe_groups(synthetic.along_a_sequence())
     assert [group.protocol for group in groups] == ["sound", "mesa"]
     assert published_finding(groups[1]) == (
-        "As published (mesa), from one token: lowest mean squared error of label 0.12 in layer 3, token 20"
+        "As published (mesa), from one token: lowest mean squared error of label 0.12 after 3 layers, token 20"
     )
     figure = made(synthetic.along_a_sequence())["probe-1"]
     (panel,) = figure.panels

@@ -1,0 +1,67 @@
+"""How linear the implicit model of a checkpoint is, layer by layer: the within-prompt probe's own R^2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interp.models.tasks import RegressionPrompts
+from interp.models.transformer import LinearTransformer
+from interp.probes.activations import hooked_inputs
+from interp.probes.responses import prefix_responses, queries
+from interp.probes.within import fit_tokens, stream
+from interp.results import ImplicitFit
+
+__all__ = ["implicit_fits"]
+
+NUMBERS = 2**25  # at most so many numbers of tokens over all layers
+PROMPTS = 512
+FREE = "skipped, because a prompt has no more tokens than unknowns, or most diverge"
+SILENT = "skipped, because all queries are answered by 0, or most diverge"
+
+
+def implicit_fits(
+    model: LinearTransformer,
+    drawn: RegressionPrompts,
+    positions: Sequence[int | None],
+    layers: Sequence[int],
+) -> tuple[ImplicitFit, ...]:
+    """One row per position (of a causal model; else one for the prompt) and per number of layers run, on at most
+    PROMPTS of the prompts. Rows without a score say why."""
+    each = (drawn.context + 1) * model.spec.width * (model.layers + 1)
+    drawn = drawn[: max(1, min(PROMPTS, NUMBERS // each))]
+    if model.spec.attention.keys != "causal":
+        first, rest = stream(model, drawn)
+        return tuple(
+            ImplicitFit(
+                layer=fit.layer,
+                position=None,
+                rows="tokens",
+                linearity_r2=fit.r2,
+                linearity_r2_ci=fit.r2_ci,
+                prompts=drawn.count,
+                reason=None if fit.r2 is not None else FREE,
+            )
+            for fit in fit_tokens((first, *rest), model.spec)
+            if fit.layer in layers
+        )
+    from interp.models.hooked import HookedLinearTransformer
+
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
+    _, cache = HookedLinearTransformer(model).run_with_cache(*hooked_inputs(drawn, model.spec), names_filter=names)
+    tokens, x = [cache[name] for name in names], queries(drawn.x)
+    out = []
+    for position in positions:
+        for fit in prefix_responses(model, tokens, x, drawn.context if position is None else position):
+            r2, r2_ci = fit.r2
+            out.append(
+                ImplicitFit(
+                    layer=fit.layer,
+                    position=position,
+                    rows="queries",
+                    linearity_r2=r2,
+                    linearity_r2_ci=r2_ci,
+                    prompts=drawn.count,
+                    reason=None if r2 is not None else SILENT,
+                )
+            )
+    return tuple(row for row in out if row.layer in layers)
