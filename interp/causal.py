@@ -19,7 +19,7 @@ from interp.probes.interventions import Erasure, Transplant
 from interp.probes.targets import Target
 from interp.probes.transplant import transplants
 
-__all__ = ["causal_checks"]
+__all__ = ["causal_checks", "finite_prompts"]
 
 PROMPTS, FEWEST = 512, 64  # that interventions are scored on: as many as OPERATIONS allow
 FITTED = 2048  # prompts that erasers are fitted to
@@ -54,8 +54,8 @@ def causal_checks(
             (),
             ("causal checks: skipped, because they would take too long; ask for fewer targets with --target",),
         )
-    train = _finite(model, task.sample(min(FITTED, prompts, held), seeds[0]))
-    test = _finite(model, task.sample(min(PROMPTS, prompts, affordable), seeds[1]))
+    train = finite_prompts(model, task.sample(min(FITTED, prompts, held), seeds[0]))
+    test = finite_prompts(model, task.sample(min(PROMPTS, prompts, affordable), seeds[1]))
     if min(train.count, test.count) < FEWEST // 2:
         return (), (), ("causal checks: skipped, because most prompts diverge",)
     notes = []
@@ -81,7 +81,7 @@ def causal_checks(
     )
 
 
-def _finite(model: LinearTransformer, prompts: Prompts) -> Prompts:
+def finite_prompts(model: LinearTransformer, prompts: Prompts) -> Prompts:
     """The prompts that do not diverge."""
     sizes: list[Tensor] = []
 

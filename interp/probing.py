@@ -32,14 +32,13 @@ from interp.probes.activations import Prompts, Reader, Task, stream
 from interp.probes.controls import untrained_models
 from interp.probes.held_out import HeldOut
 from interp.probes.intervals import score
-from interp.probes.mesa import mesa
 from interp.probes.moments import Moments
-from interp.probes.quantities import DynamicsQuantities
 from interp.probes.ridge import cross_fit
 from interp.probes.selectivity import Selectivity, above, above_untrained
-from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_targets, find_targets
+from interp.probes.targets import KINDS, Target, default_targets, find_targets
 from interp.provenance import checkpoint_info, provenance
-from interp.results import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
+from interp.published import SOUND, WEAKNESSES, default_protocols, find_protocols, published_scores
+from interp.results import Erasure, ImplicitFit, ProbeReport, ProbeScore, ProbeTarget, Transplant
 
 __all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
@@ -50,7 +49,6 @@ CHUNK_NUMBERS = 2**23  # at most so many numbers of a chunk's tokens over all la
 GROUPS, FEWEST_GROUPS = 128, 32  # of sequences; half of them are fitted, half scored
 MOMENT_NUMBERS = 2**26  # at most so many numbers of moments: 512 MiB
 UNTRAINED = 8  # untrained models
-SEQUENCES = 256  # of the mesa paper's protocol
 CONTROL_PROMPTS, FEWEST_CONTROL_PROMPTS = 2048, 384  # as many as CONTROL_OPERATIONS allow
 CONTROL_OPERATIONS = 2e9  # on the prompts of the controls, by each of the networks
 CALIBRATION_TOKENS = 2048
@@ -67,10 +65,12 @@ def probe_checkpoint(
     positions: Sequence[int] | None = None,
     prompts: int = DEFAULT_PROMPTS,
     seed: int = 0,
+    protocols: Sequence[str] = (),
     progress: Callable[[str], None] = lambda step: None,
     command: str | None = None,
 ) -> ProbeReport:
-    """Probe a checkpoint on ``prompts`` prompts of its task, for ``targets`` by name (all that apply when empty).
+    """Probe a checkpoint on ``prompts`` prompts of its task, for ``targets`` by name (all that apply when empty), by
+    ``protocols`` (when empty, the sound one, and for linear dynamics the mesa paper's).
 
     ``layers`` are layers run, 0 being the input; ``positions`` are tokens of the context or sequence, by default the
     query or, for causal models of a sequence, a few from the first to the last. Raises UsageError for a target, layer,
@@ -91,34 +91,67 @@ def probe_checkpoint(
             f"read out"
         )
     chosen = find_targets(task.name, targets) if targets else default_targets(task.name)
-    scores, notes = probe_model(model, task, chosen, KINDS, layers, positions, prompts, seed, progress)
-    progress("intervening")
+    wanted = find_protocols(task.name, protocols or default_protocols(task.name), chosen if targets else ())
     shown, _ = _layers(model, layers)
-    fits: tuple[ImplicitFit, ...] = ()
-    if isinstance(task, NoisyRegression) and any("within-prompt" in target.kinds for target in chosen):
-        fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), _positions(task, positions), shown)
-    transplants, erasures, skipped = causal_checks(
-        model,
-        task,
-        chosen,
-        shown,
-        _positions(task, positions),
-        prompts,
-        int(np.random.SeedSequence((seed, 1)).generate_state(1)[0]),
-    )
+    places = _positions(task, positions)
+    parts = _Parts()
+    if SOUND in wanted:
+        parts = _sound(model, task, chosen, shown, places, prompts, seed, progress)
+    notes = list(parts.notes)
+    rows = list(parts.probes)
+    for protocol in (name for name in wanted if name != SOUND):
+        progress(f"probing as published ({protocol})")
+        rows += published_scores(model, task, chosen if targets else (), places, shown, prompts, seed, progress)
+        notes += WEAKNESSES[protocol]
+    found = {row.target for row in rows}
     return ProbeReport(
         checkpoint=checkpoint_info(checkpoint),
         task=task.to_dict(),
-        probes=scores,
+        probes=tuple(rows),
         targets=tuple(
-            ProbeTarget(name=t.name, formula=t.formula, source=t.source, expectation=t.expectation) for t in chosen
+            ProbeTarget(name=t.name, formula=t.formula, source=t.source, expectation=t.expectation)
+            for t in chosen
+            if t.name in found
         ),
         provenance=provenance(prompts, seed, command),
-        implicit=fits,
-        transplants=transplants,
-        erasures=erasures,
-        notes=(*notes, *skipped),
+        implicit=parts.implicit,
+        transplants=parts.transplants,
+        erasures=parts.erasures,
+        notes=tuple(notes),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """What the sound protocol gives."""
+
+    probes: tuple[ProbeScore, ...] = ()
+    implicit: tuple[ImplicitFit, ...] = ()
+    transplants: tuple[Transplant, ...] = ()
+    erasures: tuple[Erasure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _sound(
+    model: LinearTransformer,
+    task: Task,
+    targets: Sequence[Target],
+    layers: Sequence[int],
+    positions: tuple[int | None, ...],
+    prompts: int,
+    seed: int,
+    progress: Callable[[str], None],
+) -> _Parts:
+    """Scores with their controls, how linear implicit models are, and causal checks."""
+    named = None if positions == (None,) else [p for p in positions if p is not None]
+    scores, notes = probe_model(model, task, targets, KINDS, layers, named, prompts, seed, progress)
+    progress("intervening")
+    fits: tuple[ImplicitFit, ...] = ()
+    if isinstance(task, NoisyRegression) and any("within-prompt" in target.kinds for target in targets):
+        fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers)
+    own = int(np.random.SeedSequence((seed, 1)).generate_state(1)[0])
+    moved, erased, skipped = causal_checks(model, task, targets, layers, positions, prompts, own)
+    return _Parts(probes=scores, implicit=fits, transplants=moved, erasures=erased, notes=(*notes, *skipped))
 
 
 def default_probes(
@@ -184,12 +217,6 @@ def probe_model(
     progress("scoring")
     for battery in kept:
         scores += _scores(battery, moments[battery.kind], controls, shown, read, seeds[2])
-    if isinstance(task, LinearDynamics):
-        scores += _published(reader, task, targets, shown, seeds[0])
-        notes.append(
-            f"protocol mesa: least squares without intercept, scored in sample on {SEQUENCES} sequences, as published; "
-            f"the paper plots half of this mean squared error"
-        )
     return tuple(scores), tuple(notes)
 
 
@@ -204,29 +231,6 @@ def _without_implicit(reader: Reader, task: Task) -> str | None:
         f"the {task.context + 1} tokens of a prompt leave {width} unknowns free, or determine them without a token "
         f"left to say how linear a clipped network still is"
     )
-
-
-def _published(
-    reader: Reader, task: LinearDynamics, targets: Sequence[Target], shown: Sequence[int], seed: int
-) -> list[ProbeScore]:
-    """The mesa paper's protocol for its two targets."""
-    prompts = task.sample(SEQUENCES, seed)
-    found, known, group = reader.read(prompts), DynamicsQuantities(prompts), torch.arange(SEQUENCES)
-    out = []
-    for target, position in product((t for t in targets if t.name in (NEXT, PUBLISHED)), reader.positions):
-        value = target.values(known, position)
-        assert value is not None  # both are defined everywhere
-        tokens = torch.stack([found.features("token", layer, position) for layer in shown])
-        result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
-        out += [
-            ProbeScore(
-                layer=layer, target=target.name, kind="token", position=position, r2=None, r2_ci=(None, None),
-                mse=_known(2.0 * result.published[at]), control=dict.fromkeys(CONTROLS), prompts=result.prompts,
-                protocol="mesa",
-            )
-            for at, layer in enumerate(shown)
-        ]  # fmt: skip
-    return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp.models.errors import UsageError
-from interp.probes.intervals import Scores, score
+from interp.probes.intervals import Scores, explained, score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 
@@ -32,9 +32,12 @@ LONGEST = 2.0  # standard deviations of |y| above its mean
 @dataclass(frozen=True, eq=False)
 class MesaScores:
     """``published``: the loss in sample of the ``prompts`` kept, ``filtered`` prompts having been left out as outliers.
-    ``sound``: ridge on one half of all prompts, scored on the other. ``dropped`` prompts were not finite."""
+    ``unseen``: the loss of the same fit to every second of them on the others, and ``held_out`` its R^2 with interval,
+    layer by layer. ``sound``: ridge on one half of all prompts, scored on the other. ``dropped`` were not finite."""
 
     published: Float[Tensor, " *layers"]
+    unseen: Float[Tensor, " *layers"]
+    held_out: list[tuple[float | None, tuple[float | None, float | None]]]
     sound: Scores
     prompts: int
     filtered: int
@@ -66,12 +69,30 @@ def mesa(
     if not bool(kept.any()):
         raise UsageError(f"none of {len(finite)} prompts is left after those that are not finite or too long")
     X, Y = tokens[..., kept, :], target[kept].expand(*tokens.shape[:-2], -1, -1)
-    coef = torch.linalg.lstsq(X, Y, driver="gelsd").solution  # of least norm, whatever the rank
-    published = (X @ coef - Y).square().sum((-1, -2)) / (2 * int(kept.sum()))
+    published = _errors(X, Y, X, Y).mean(-1) / 2
+    missed = _errors(X[..., ::2, :], Y[..., ::2, :], X[..., 1::2, :], Y[..., 1::2, :])
+    others = Y[..., 1::2, :]
+    spread = (others - others.mean(-2, keepdim=True)).square().sum(-1)
     return MesaScores(
         published=published,
+        unseen=missed.mean(-1) / 2,
+        held_out=[
+            explained(error, size, seed) if len(error) else (None, (None, None))
+            for error, size in zip(missed.flatten(0, -2), spread.flatten(0, -2), strict=True)
+        ],
         sound=sound,
         prompts=int(kept.sum()),
         filtered=int((~kept).sum()),
         dropped=int((~finite).sum()),
     )
+
+
+def _errors(
+    X: Float[Tensor, "*layers row D"],
+    Y: Float[Tensor, "*layers row output"],
+    others: Float[Tensor, "*layers other D"],
+    answers: Float[Tensor, "*layers other output"],
+) -> Float[Tensor, "*layers other"]:
+    """Squared errors on other rows of the least-squares fit to these, of least norm whatever the rank."""
+    coef = torch.linalg.lstsq(X, Y, driver="gelsd").solution
+    return (others @ coef - answers).square().sum(-1)

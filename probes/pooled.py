@@ -75,15 +75,18 @@ class AttentionPooling:
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PooledProbe:
     """Errors on held-out sequences, with layers as streams: of the target, and of the same probe fitted to the target
-    of another prompt ("shuffled"). ``dropped`` prompts were left out because a value in them was too large.
+    of another prompt ("shuffled", None when it was not asked for). ``dropped`` prompts were left out because a value in
+    them was too large.
 
-    ``attention`` holds alpha, and ``learning_rate`` what was chosen, of attention pooling.
+    Of attention pooling: ``in_sample`` is the mean squared error on the sequences that were fitted, summed over
+    outputs, ``attention`` holds alpha, and ``learning_rate`` what was chosen.
     """
 
     protocol: Literal["sound", "akyurek"]
     held_out: HeldOut
-    shuffled: HeldOut
+    shuffled: HeldOut | None
     dropped: int
+    in_sample: Float[Tensor, " layer"] | None = None
     attention: Float[Tensor, "layer position"] | None = None
     learning_rate: Float[Tensor, " layer"] | None = None
 
@@ -129,8 +132,10 @@ def attention_pooled(
     group: Int[Tensor, " prompt"],
     settings: AttentionPooling | None = None,
     seed: int = 0,
+    shuffle: bool = True,
 ) -> PooledProbe:
-    """The published probe: one per layer, all trained side by side. Odd groups are held out, as by ``cross_fit``.
+    """The published probe: one per layer, all trained side by side, and with ``shuffle`` as many of shuffled targets.
+    Odd groups are held out, as by ``cross_fit``.
 
     Raises UsageError when too few prompts are left to fit, choose and score.
     """
@@ -147,20 +152,23 @@ def attention_pooled(
     # Layers with the target, then the same layers with the shuffled one: independent fits, since Adam works entry by
     # entry and the loss is a sum.
     layers = len(tokens)
-    X = tokens.float().repeat(2, 1, 1, 1)
-    Y = torch.stack([target, target.roll(1, dims=0)]).float().repeat_interleave(layers, dim=0)
+    both = (target, target.roll(1, dims=0)) if shuffle else (target,)
+    X = tokens.float().repeat(len(both), 1, 1, 1)
+    Y = torch.stack(both).float().repeat_interleave(layers, dim=0)
     best, rate = _best(X, Y, ~apart & ~checked, checked, settings, seed)
     with torch.no_grad():
-        prediction = best(X[:, apart]).double().reshape(2, layers, -1, target.shape[-1])
+        prediction = best(X[:, apart]).double().reshape(len(both), layers, -1, target.shape[-1])
+        fitted = (best(X[:, ~apart]) - Y[:, ~apart])[:layers].double().square().sum(-1).mean(-1)
     errors = [
         HeldOut.of_predictions(prediction[which], values[apart].double(), group[apart])
-        for which, values in enumerate((target, target.roll(1, dims=0)))
+        for which, values in enumerate(both)
     ]
     return PooledProbe(
         protocol="akyurek",
         held_out=errors[0],
-        shuffled=errors[1],
+        shuffled=errors[1] if shuffle else None,
         dropped=int((~usable).sum()),
+        in_sample=fitted,
         attention=best.scores[:layers].detach().double().softmax(-1),
         learning_rate=rate[:layers],
     )

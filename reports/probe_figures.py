@@ -56,7 +56,8 @@ def probe_figures(scores: Sequence[ProbeScore]) -> tuple[Figure, ...]:
         name = f"probe-{number_}"
         if group.protocol != "sound":
             made.append(_published(name, group))
-            continue
+            if not any(score.selectivity_ci for score in group.scores.values()):
+                continue
         made += [_map(f"{name}-map", group), _against_depth(f"{name}-depth", group)]
         if len(group.positions) > 1:
             made.append(_against_position(f"{name}-position", group))
@@ -334,8 +335,9 @@ def _published(name: str, group: ProbeGroup) -> Figure:
     return Figure(
         name=name,
         finding=published_finding(group),
-        description="Scored as the paper scores it, to compare with its figures, and with nothing to say whether a "
-        "network is needed for it: the figures above are the evidence.",
+        description="Scored as the paper scores it, on what was fitted, to compare with its figures; it does not say "
+        "whether a network is needed for it. R² in the table is of prompts that the fit has not seen. The notes name "
+        "the weaknesses of the protocol.",
         panels=tuple(panels),
         legend=tuple(legend),
         table=Table(

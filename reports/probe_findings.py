@@ -33,6 +33,8 @@ KINDS = {
     "token": "one token",
     "within-prompt": "the implicit weights of every prompt",
     "gram": "the second moments of the context's tokens",
+    "attention-linear": "a learned mean of the context's tokens, linearly",
+    "attention-mlp": "a learned mean of the context's tokens, by an MLP",
 }
 
 
@@ -128,6 +130,7 @@ def _best(group: ProbeGroup, target: str) -> ProbeScore | None:
 def probe_finding(group: ProbeGroup) -> str:
     """Which targets are read better than by any control, from where, and by how much."""
     place = KINDS.get(group.kind, group.kind)
+    place = place if group.protocol == "sound" else f"{place} (protocol {group.protocol})"
     scored = [target for target in group.targets if any(is_finite(score.r2) for score in group.of(target))]
     if not scored:
         return f"Nothing could be scored from {place}"
@@ -158,5 +161,6 @@ def published_finding(group: ProbeGroup) -> str:
         known = [score for score in group.of(target) if is_finite(score.mse)]
         if known:
             least = min(known, key=lambda score: score.mse or 0.0)
-            told.append(f"{target} {number(least.mse, 2)} {depth_text(least.layer)}, {where_text(least.position)}")
+            where = f", {where_text(least.position)}" if group.kind == "token" else ""
+            told.append(f"{target} {number(least.mse, 2)} {depth_text(least.layer)}{where}")
     return f"{text}: lowest mean squared error of {listed(told, most=3)}" if told else f"{text}: nothing was scored"

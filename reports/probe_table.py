@@ -60,7 +60,12 @@ def render_probes(report: ProbeReport) -> RenderableType:
         parts += section(_title(kind, last), "", _table([score for score in own if score.position == last]))
     for protocol in dict.fromkeys(s.protocol for s in report.probes if s.protocol != "sound"):
         published = [score for score in report.probes if score.protocol == protocol]
-        parts += section(f"Mean squared error as published ({protocol})", "", _map(published, "mse"))
+        for kind in dict.fromkeys(score.kind for score in published):
+            own = [score for score in published if score.kind == kind]
+            name = protocol if kind == "token" else f"{protocol}, {kind}"
+            parts += section(f"Mean squared error as published ({name})", "", _map(own, "mse"))
+            if any(score.selectivity_ci for score in own):
+                parts += section(f"The same probes on prompts that they have not seen ({name})", "", _table(own))
     if report.implicit:
         parts += section(
             "How linear the implicit model of a prompt is", linearity_finding(report.implicit), *_fits(report)

@@ -23,6 +23,13 @@ __all__ = ["command", "numbers"]
 @click.option(
     "--positions", metavar="5,10-12", help="Tokens to probe. Default: the query, or some of a causal model's positions."
 )
+@click.option(
+    "--protocol",
+    "protocols",
+    multiple=True,
+    metavar="NAME",
+    help="sound, or as published: akyurek (minutes), mesa; repeatable. Default: sound, and mesa where it applies.",
+)
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
@@ -33,6 +40,7 @@ def command(
     targets: tuple[str, ...],
     layers: str | None,
     positions: str | None,
+    protocols: tuple[str, ...],
     spec: str | None,
     report: str | None,
     as_json: bool,
@@ -60,6 +68,7 @@ def command(
             layers=wanted_layers,
             positions=wanted_positions,
             prompts=prompts,
+            protocols=protocols,
             seed=seed,
             progress=progress,
             command=shlex.join(["interp-probe", *sys.argv[1:]]),

@@ -17,8 +17,9 @@ __all__ = ["ImplicitFit", "ProbeReport", "ProbeScore", "ProbeTarget"]
 class ProbeScore:
     """How well one target is read from one place of the network, on prompts that the probe has not seen.
 
-    ``kind``: "token" (one token, across prompts), "within-prompt" (the implicit weights of every prompt) or "gram" (the
-    second moments of the context's tokens). ``mse`` and ``variance`` are sums over the coordinates of the target, and
+    ``kind``: "token" (one token, across prompts), "within-prompt" (the implicit weights of every prompt), "gram" (the
+    second moments of the context's tokens), or "attention-linear" and "attention-mlp" (a learned mean of the context's
+    tokens, read by a linear map or an MLP). ``mse`` and ``variance`` are sums over the coordinates of the target, and
     R^2 = 1 - mse / variance. ``control``: R^2 of the same probe on "untrained" models of the same shape (their mean),
     with "shuffled" targets, and on the "inputs" (layer 0). ``selectivity`` is R^2 minus each control, with
     ``selectivity_ci``; real and control are scored on the same prompts.
@@ -36,7 +37,8 @@ class ProbeScore:
     selectivity_ci: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     penalty: float | None = None  # lambda of the ridge, per prompt and in units of the features' variance
     prompts: int = 0
-    protocol: str = "sound"  # or the published one: "mesa", "akyurek"
+    protocol: str = "sound"  # or the published one: "mesa", "akyurek", whose mse is the published score, in sample
+    mse_held_out: float | None = None  # of a published protocol, on the prompts behind ``r2``
     variance: float | None = None
     reason: str | None = None  # why there is no score
 

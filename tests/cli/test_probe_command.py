@@ -77,6 +77,8 @@ def test_positions_of_the_context(call: Run, tiny: str) -> None:
         (["--target", "weights"], ["'weights'", "w-ridge"]),
         (["--target", "chebyshev-65"], ["64"]),
         (["--layers", "3"], ["1 to 2"]),
+        (["--protocol", "mesa"], ["'mesa'", "sound, akyurek"]),
+        (["--protocol", "akyurek", "--target", "label"], ["alpha, w-ols, w"]),
         (["--layers", "2-1"], ["--layers", "0,2-4"]),
         (["--layers", "one"], ["--layers", "'one'"]),
         (["--layers", ""], ["--layers"]),

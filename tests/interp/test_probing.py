@@ -186,19 +186,13 @@ def test_a_causal_model_of_sequences() -> None:
     model = dynamics_model(task)
     found, notes = scores(model, task=task, prompts=512)
     positions = sorted({key[3] for key in found})
-    assert positions == [1, 2, 5, 10, 19] and all(
-        "mesa" in note or "controls" in note or "skipped, because no target of" in note for note in notes
-    )
+    assert positions == [1, 2, 5, 10, 19]
+    assert all("controls" in note or "skipped, because no target of" in note for note in notes)
     step = found["next", "token", 1, 19]
     assert step.r2 is not None and step.r2 > 0.5 and excludes_zero(step) and excludes_zero(step, "inputs")
     assert abs(found["next", "token", 0, 19].r2 or 0.0) < 0.1  # s_{t+1} = W s_t, and W is another in every sequence
     assert found["previous-1", "token", 0, 19].r2 == pytest.approx(1.0, abs=1e-6)
     assert found["preconditioned", "token", 1, 5].r2 is not None
-    published, _ = probe_model(
-        model, task, find_targets(task.name, ["next"]), KINDS, (1,), (19,), 64, 0, lambda step: None
-    )
-    (mesa,) = [s for s in published if s.protocol == "mesa"]
-    assert mesa.mse is not None and 0 < mesa.mse < 0.7 and mesa.prompts == 256 and mesa.control["untrained"] is None
 
 
 def test_the_report_goes_through_json() -> None:

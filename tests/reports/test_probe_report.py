@@ -121,7 +121,7 @@ def test_published_protocol_claims_nothing() -> None:
     figure = made(synthetic.along_a_sequence())["probe-1"]
     (panel,) = figure.panels
     assert [trace["y"] for trace in panel.data][2] == pytest.approx([10 / (p + 1) / 3 for p in (1, 5, 20)])
-    assert "the figures above are the evidence" in figure.description
+    assert "does not say whether a network is needed" in figure.description
 
 
 @pytest.mark.parametrize("scores", [synthetic.at_the_query(), synthetic.along_a_sequence(), synthetic.at_the_query(12)])
