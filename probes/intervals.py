@@ -26,7 +26,18 @@ from interp.models.errors import UsageError
 from interp.probes.held_out import HeldOut
 from interp.probes.moments import along, shared
 
-__all__ = ["FEWEST_GROUPS", "RESAMPLES", "Estimate", "Scores", "difference", "explained", "ratio", "score"]
+__all__ = [
+    "FEWEST_GROUPS",
+    "RESAMPLES",
+    "Estimate",
+    "Scores",
+    "difference",
+    "explained",
+    "interval_of",
+    "ratio",
+    "resamples",
+    "score",
+]
 
 RESAMPLES = 2000
 FEWEST_GROUPS = 8  # with fewer held out, resamples take too few values for an interval
@@ -64,7 +75,7 @@ def score(held_out: HeldOut, outputs: slice = slice(None), seed: int = 0) -> Sco
     than FEWEST_GROUPS groups are held out."""
     sums = _Sums.of(held_out, outputs)
     once = sums.weighted(torch.ones(1, sums.groups, dtype=torch.float64))
-    many = sums.weighted(_resamples(sums.groups, seed))
+    many = sums.weighted(resamples(sums.groups, seed))
     return Scores(
         r2=_estimate(once.r2[0], many.r2, sums.groups),
         mse=_estimate(once.mse[0], many.mse, sums.groups),
@@ -83,7 +94,7 @@ def difference(held_out: HeldOut, control: HeldOut, outputs: slice = slice(None)
     common = held_out.group[torch.isin(held_out.group, control.group)]
     if not len(common):
         raise UsageError("the probe and its control share no group of held-out sequences; expected the same prompts")
-    once, many = torch.ones(1, len(common), dtype=torch.float64), _resamples(len(common), seed)
+    once, many = torch.ones(1, len(common), dtype=torch.float64), resamples(len(common), seed)
     real, other = (_Sums.of(side, outputs, torch.isin(side.group, common)) for side in (held_out, control))
 
     def gap(weight: Tensor) -> Tensor:
@@ -97,8 +108,15 @@ def ratio(
     top: Float[Tensor, " prompt"], bottom: Float[Tensor, " prompt"], seed: int = 0
 ) -> tuple[float | None, tuple[float | None, float | None]]:
     """sum top / sum bottom and its interval, every prompt being a group of its own."""
-    drawn = _resamples(len(top), seed)
-    return _estimate(top.sum() / bottom.sum(), (drawn @ top) / (drawn @ bottom), len(top)).at()
+    drawn = resamples(len(top), seed)
+    return interval_of(top.sum() / bottom.sum(), (drawn @ top) / (drawn @ bottom), len(top))
+
+
+def interval_of(
+    value: Float[Tensor, ""], resampled: Float[Tensor, " resample"], groups: int
+) -> tuple[float | None, tuple[float | None, float | None]]:
+    """A figure with its interval, from its values on resamples of so many groups."""
+    return _estimate(value, resampled, groups).at()
 
 
 def explained(
@@ -160,8 +178,8 @@ class _Sums:
         return _Weighted(1.0 - error / total, error / along(rows, error), total / along(rows, error))
 
 
-def _resamples(groups: int, seed: int) -> Float[Tensor, "resample group"]:
-    """How often each group is drawn, when as many as there are are drawn with replacement."""
+def resamples(groups: int, seed: int) -> Float[Tensor, "resample group"]:
+    """RESAMPLES times how often each group is drawn, when as many as there are are drawn with replacement."""
     drawn = torch.randint(0, groups, (RESAMPLES, groups), generator=torch.Generator().manual_seed(seed))
     return torch.zeros(RESAMPLES, groups, dtype=torch.float64).scatter_add_(
         1, drawn, torch.ones(drawn.shape, dtype=torch.float64)

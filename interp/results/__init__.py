@@ -28,6 +28,7 @@ from interp.results.closed_form import (
     Rescaled,
     Slot,
 )
+from interp.results.behaviour import Behaviour, Match, Shift, Solver
 from interp.results.document import SCHEMA, CheckpointInfo
 from interp.results.evidence import (
     Absorption,
@@ -63,6 +64,7 @@ __all__ = [
     "Adaptation",
     "AdaptationBin",
     "Analysis",
+    "Behaviour",
     "Certificate",
     "Check",
     "CheckpointInfo",
@@ -84,6 +86,7 @@ __all__ = [
     "Layer",
     "LayerSwap",
     "Loss",
+    "Match",
     "Momentum",
     "NoiseProfile",
     "OmegaEffect",
@@ -103,6 +106,8 @@ __all__ = [
     "Replacement",
     "Rescaled",
     "Slot",
+    "Shift",
+    "Solver",
     "SpectralFilter",
     "Split",
     "Stress",

@@ -1,0 +1,83 @@
+"""What the comparison with classical solvers says, in sentences. Behaviour only: it never says what a network is."""
+
+from __future__ import annotations
+
+from interp.reports.findings import listed
+from interp.reports.numbers import interval, is_finite, number, percent
+from interp.results import Behaviour, Match, Solver
+
+__all__ = ["behaviour_finding", "iterate_text", "last_matches", "mark_text", "shift_finding", "similarity_finding"]
+
+AGREES = 0.01  # predictions that agree to 1 % of their mean square
+
+
+def last_matches(found: Behaviour) -> dict[str, Match]:
+    """The match after the last layer, by solver, closest first."""
+    depth = max((entry.layer for entry in found.matches), default=0)
+    entries = [entry for entry in found.matches if entry.layer == depth and is_finite(entry.distance)]
+    return {entry.solver: entry for entry in sorted(entries, key=lambda entry: entry.distance or 0.0)}
+
+
+def _label(found: Behaviour, name: str) -> str:
+    return next((solver.label for solver in found.solvers if solver.name == name), name)
+
+
+def mark_text(solver: Solver, mark: float) -> str:
+    """``4`` steps, or a penalty."""
+    return f"{mark:.0f}" if solver.unit == "steps" else number(mark, 2)
+
+
+def iterate_text(found: Behaviour, entry: Match) -> str:
+    """``gradient descent after 4 steps [3, 5]``."""
+    solver = next((solver for solver in found.solvers if solver.name == entry.solver), None)
+    if solver is None:
+        return entry.solver
+    low, high = entry.best_ci
+    doubt = ""
+    if is_finite(low) and is_finite(high) and low != high:
+        doubt = f" [{mark_text(solver, low)}, {mark_text(solver, high)}]"
+    if solver.unit == "steps":
+        return f"{solver.label} after {mark_text(solver, entry.best)}{doubt} step{'s' * (entry.best != 1)}"
+    return f"ridge regression with the penalty {mark_text(solver, entry.best)}{doubt}"
+
+
+def behaviour_finding(found: Behaviour) -> str:
+    """Which solver the network is most like after its last layer, and that this is behaviour."""
+    last = last_matches(found)
+    if not last:
+        return "Nothing could be compared with classical solvers"
+    entry = next(iter(last.values())) if found.closest is None else last[found.closest]
+    missed = f"it misses {interval(entry.distance, entry.distance_ci)} of the energy of the network's weights"
+    if found.closest is None:
+        return f"Behaves like no classical solver: the closest is {iterate_text(found, entry)}, and {missed}"
+    text = f"Behaves most like {iterate_text(found, entry)}: {missed} after the last layer"
+    if found.alike:
+        text += f". As close, or nearly: {listed([_label(found, name) for name in found.alike])}"
+    return text
+
+
+def similarity_finding(found: Behaviour) -> str:
+    """How far errors are the solver's own errors, beside those of predicting zero."""
+    entry = last_matches(found).get(found.closest or "")
+    if entry is None or not is_finite(entry.similarity):
+        return ""
+    null = found.null_similarity[-1] if found.null_similarity else None
+    return (
+        f"Its errors are those of {_label(found, entry.solver)} to a cosine of "
+        f"{interval(entry.similarity, entry.similarity_ci)} (those of predicting zero: {number(null, 2)})"
+    )
+
+
+def shift_finding(found: Behaviour) -> str:
+    """Outside the task, where the closest solver still predicts what the network does."""
+    name = found.closest or next(iter(last_matches(found)), None)
+    known = [s for s in found.shifts if name is not None and is_finite(s.disagreement.get(name))]
+    if name is None or not known:
+        return "Outside the task nothing could be compared"
+    apart = [s for s in known if (s.disagreement[name] or 0.0) > AGREES]
+    if not apart:
+        return f"Outside the task, too, it predicts what {_label(found, name)} does, to {percent(AGREES)} everywhere"
+    told = [f"{s.label} ({interval(s.disagreement[name], s.disagreement_ci[name])})" for s in apart]
+    same = [s.label for s in known if s not in apart]
+    text = f"Predictions differ from those of {_label(found, name)} by more than {percent(AGREES)} with {listed(told)}"
+    return f"{text}; they agree with {listed(same)}" if same else text
