@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from interp.absorption import absorption
+from interp.behaviour import describe_behaviour
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.closed_form.analysis import analyse_simple_regression
@@ -34,7 +35,7 @@ from interp.recovered import describe_layers, family_rows, no_verdict, verdict
 from interp.recovered_algorithm import describe_recovered
 from interp.regression import describe_regression
 from interp.replacement import Bench, affordable, interpolation, layer_swaps
-from interp.results import Analysis, Evidence, Loss
+from interp.results import Analysis, Behaviour, Evidence, Loss
 from interp.stress import stress
 
 __all__ = ["DEFAULT_PROMPTS", "analyse"]
@@ -67,9 +68,21 @@ def analyse(
         "weights": recorded_weights(model),
     }
     found = identify(subject, prompts, seeds[:3], progress)
+    progress("comparing with classical solvers")
+    behaviour = describe_behaviour(model, task, seeds[9])
+    behaves = behaviour if isinstance(behaviour, Behaviour) else None
+    missing = (f"behaviour: skipped, because {behaviour}",) if isinstance(behaviour, str) else ()
     if isinstance(found, str):
-        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found,))
-        return Analysis(**origin, layers=(), families=(), verdict=no_verdict(found), evidence=nothing, implicit=())
+        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found, *missing))
+        return Analysis(
+            **origin,
+            layers=(),
+            families=(),
+            verdict=no_verdict(found, behaves),
+            evidence=nothing,
+            implicit=(),
+            behaviour=behaves,
+        )
     network, chosen, best, held_out = found.network, found.chosen, found.closest, found.held_out
 
     progress("measuring losses")
@@ -129,7 +142,7 @@ def analyse(
             held_out=held_out.drawn.count,
             losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
             depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
-            notes=tuple(text for text in (found.note, probe_note, *causal_notes) if text is not None),
+            notes=tuple(text for text in (found.note, probe_note, *causal_notes, *missing) if text is not None),
             **(tried or {}),
         ),
         implicit=implicit_models(held_out.trajectory, spec, task, held_out.drawn, baselines, linearity),
@@ -139,6 +152,7 @@ def analyse(
         probes=probes,
         transplants=moved,
         erasures=erased,
+        behaviour=behaves,
     )
 
 

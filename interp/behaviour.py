@@ -25,6 +25,7 @@ from torch import Tensor
 from interp.algorithms import RegressionStatistics, TuningSet
 from interp.algorithms.trajectories import Trajectory, tuned_trajectories
 from interp.causal import finite_prompts
+from interp.losses import solves_task
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import NoisyRegression, RegressionPrompts
@@ -45,6 +46,7 @@ NUMBERS = 2**25  # at most so many attention scores of a layer at a time
 SENSED = 64  # prompts whose predictions are differentiated
 NAMED = 0.05  # a solver is named when it misses at most this share of the weights' energy after the last layer
 ALIKE = 1e-3  # and another that misses less than this is as good as the closest, whatever the intervals
+TIE = 1.01  # distances whose ratio is below it are the same: gradient descent is momentum 0
 NOTHING = 1e-24  # share of the weights' energy over all layers below which those of a layer are rounding
 
 Estimate = tuple[float | None, tuple[float | None, float | None]]
@@ -122,6 +124,7 @@ def describe_behaviour(model: LinearTransformer, task: NoisyRegression, seed: in
         matches=tuple(matches),
         null_similarity=tuple(_similarity(w - scored.w, -scored.w, seeds[3])[0] for w in network.w),
         shifts=_shifts(model, task, kept, iterates, count, seeds[3]),
+        solves_task=_solves(model, task, scored),
         closest=closest,
         alike=alike,
         named=NAMED,
@@ -201,10 +204,18 @@ def _closest(last: Sequence[Match]) -> tuple[str | None, tuple[str, ...]]:
     known = [entry for entry in last if entry.distance is not None and entry.distance < NAMED]
     if not known:
         return None, ()
-    best = min(known, key=lambda entry: entry.distance or 0.0)
+    least = min(entry.distance or 0.0 for entry in known)
+    best = next(entry for entry in known if (entry.distance or 0.0) <= TIE * least + NOTHING)  # simpler ones come first
     reach = max(best.distance_ci[1] or 0.0, ALIKE)
     lows = ((entry, entry.distance_ci[0]) for entry in known if entry is not best)
     return best.solver, tuple(entry.solver for entry, low in lows if low is not None and low <= reach)
+
+
+def _solves(model: LinearTransformer, task: NoisyRegression, prompts: RegressionPrompts) -> bool:
+    answer = prompts.target[:, 0, 0]
+    oracle = (task.oracle_weights(prompts) * prompts.x_query).sum(-1)
+    predictions = {"null": torch.zeros_like(answer), "network": _predicted(model, prompts), "oracle": oracle}
+    return solves_task({name: (found - answer).square() for name, found in predictions.items()})[0]
 
 
 def _sensitivity(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, "prompt dim"]:

@@ -62,9 +62,9 @@ def provenance(prompts: int, seed: int, command: str | None) -> Mapping[str, Any
 
 def seeds_of(seed: int) -> list[int]:
     """Seeds for what is drawn, in this order: the prompts that are fitted, those held out, intervals, tuning of the
-    baselines, losses, noise, probes, the certificate, replaced layers and stress. Adding one at the end changes no
-    other."""
-    return [int(s) for s in np.random.SeedSequence(seed).generate_state(9)]
+    baselines, losses, noise, probes, the certificate, replaced layers and stress, behaviour. Adding one at the end
+    changes no other."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(10)]
 
 
 def _version(name: str) -> str | None:

@@ -17,7 +17,7 @@ from interp.gauge import LiveCoordinates, project
 from interp.identification import Candidate, Score
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
-from interp.results import Coefficient, Family, Layer, Loss, Split, Verdict
+from interp.results import Behaviour, Coefficient, Family, Layer, Loss, Split, Verdict
 
 __all__ = ["describe_layers", "family_rows", "no_verdict", "score_words", "task_sentence", "verdict"]
 
@@ -152,16 +152,19 @@ def verdict(
     )
 
 
-def no_verdict(why: str) -> Verdict:
-    """The verdict on a network that cannot be run on its task."""
+def no_verdict(why: str, behaviour: Behaviour | None) -> Verdict:
+    """The verdict on a network that cannot be run on its task as linear maps. Whether it solves the task is known from
+    its behaviour, where that could be compared."""
+    solves = behaviour is not None and behaviour.solves_task
+    told = "Solves the task, but is" if solves else "Does not solve the task, and is"
+    summary = f"{told} unrecognized: {why.removeprefix('skipped, because ')}."
+    if behaviour is not None and behaviour.closest is not None:
+        label = next(solver.label for solver in behaviour.solvers if solver.name == behaviour.closest)
+        summary += f" As behaviour, which is no recognition, it is closest to {label}."
     return Verdict(
-        algorithm="unrecognized",
-        recognized=False,
-        solves_task=False,
-        fidelity=None,
-        fidelity_ci=(None, None),
-        summary=f"Does not solve the task, and is unrecognized: {why.removeprefix('skipped, because ')}.",
-    )
+        algorithm="unrecognized", recognized=False, solves_task=solves, fidelity=None, fidelity_ci=(None, None),
+        summary=summary,
+    )  # fmt: skip
 
 
 def task_sentence(

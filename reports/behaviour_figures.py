@@ -36,7 +36,7 @@ def _series(found: Behaviour) -> dict[str, Series]:
             key=f"solver-{k}",
             label=solver.label,
             colour=_COLOURS[k % len(_COLOURS)],
-            symbol=SYMBOLS[k % len(SYMBOLS)],
+            symbol=SYMBOLS[(k + k // len(_COLOURS)) % len(SYMBOLS)],  # no two have both in common
         )
         for k, solver in enumerate(found.solvers)
     }
@@ -64,7 +64,7 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
             name="trajectory-distance",
             title="distance to the best iterate",
             data=near,
-            layout=layout(depths, log_axis("distance", known, dense=False)),
+            layout=layout(depths, log_axis("distance", known, dense=True)),
             height=280,
         ),
         Panel(
@@ -145,18 +145,24 @@ def shift_figure(analysis: Analysis) -> Figure | None:
     series, order = _series(found), [name for name in last_matches(found) if any(name == s.name for s in found.solvers)]
     known = [max(v, _LEAST) for shift in found.shifts for v in shift.disagreement.values() if is_finite(v)]
     traces = []
-    for name in order:
+    for at, name in enumerate(order):
+        aside = 0.6 * (at - (len(order) - 1) / 2) / max(len(order), 1)  # so that equal ones do not cover each other
         shifts = [(k, s, s.disagreement[name]) for k, s in enumerate(found.shifts)]
         kept = [(k, s, value) for k, s, value in shifts if is_finite(value)]
         points = [
-            Point(k, max(v, _LEAST), None, f"{series[name].label}, {s.label}: {interval(v, s.disagreement_ci[name])}")
+            Point(
+                k + aside,
+                max(v, _LEAST),
+                None,
+                f"{series[name].label}, {s.label}: {interval(v, s.disagreement_ci[name])}",
+            )
             for k, s, v in kept
         ]
         bounds = [s.disagreement_ci[name] for _, s, _ in kept]
         traces.append(curve(series[name], points, log=True, lines=False) | _bars(series[name], points, bounds))
     names = [shift.name for shift in found.shifts]
     ends = [-0.5, len(names) - 0.5]
-    x = axis("prompts", tickvals=list(range(len(names))), ticktext=names, range=ends, showgrid=False)
+    x = axis("prompts", tickvals=list(range(len(names))), ticktext=names, range=ends, showgrid=False, zeroline=False)
     sensed = {solver.name: interval(solver.sensitivity, solver.sensitivity_ci) for solver in found.solvers}
     return Figure(
         name="shifts",
@@ -169,7 +175,7 @@ def shift_figure(analysis: Analysis) -> Figure | None:
         panels=(
             Panel(
                 name="shifts", title="", data=traces,
-                layout=layout(x, log_axis("disagreement", known, dense=False)), height=300,
+                layout=layout(x, log_axis("disagreement", known, dense=True)), height=300,
             ),
         ),
         legend=tuple(series[name] for name in order),

@@ -49,7 +49,10 @@ def behaviour_finding(found: Behaviour) -> str:
     entry = next(iter(last.values())) if found.closest is None else last[found.closest]
     missed = f"it misses {interval(entry.distance, entry.distance_ci)} of the energy of the network's weights"
     if found.closest is None:
-        return f"Behaves like no classical solver: the closest is {iterate_text(found, entry)}, and {missed}"
+        return (
+            f"Behaves like no classical solver with fixed numbers: the closest is {iterate_text(found, entry)}, and "
+            f"{missed}"
+        )
     text = f"Behaves most like {iterate_text(found, entry)}: {missed} after the last layer"
     if found.alike:
         text += f". As close, or nearly: {listed([_label(found, name) for name in found.alike])}"
@@ -77,7 +80,12 @@ def shift_finding(found: Behaviour) -> str:
     apart = [s for s in known if (s.disagreement[name] or 0.0) > AGREES]
     if not apart:
         return f"Outside the task, too, it predicts what {_label(found, name)} does, to {percent(AGREES)} everywhere"
-    told = [f"{s.label} ({interval(s.disagreement[name], s.disagreement_ci[name])})" for s in apart]
-    same = [s.label for s in known if s not in apart]
-    text = f"Predictions differ from those of {_label(found, name)} by more than {percent(AGREES)} with {listed(told)}"
-    return f"{text}; they agree with {listed(same)}" if same else text
+    worst = max(known, key=lambda s: s.disagreement[name] or 0.0)
+    most = f"{worst.label} ({interval(worst.disagreement[name], worst.disagreement_ci[name])})"
+    same = [s for s in known if s not in apart]
+    if not same:
+        return f"Its predictions differ from those of {_label(found, name)} everywhere, most with {most}"
+    return (
+        f"Its predictions are those of {_label(found, name)} to {percent(AGREES)} with "
+        f"{listed([s.label for s in same])}; they differ most with {most}"
+    )

@@ -8,6 +8,13 @@ from rich.text import Text
 
 from interp.reports import closed_form_findings as closed
 from interp.reports import findings
+from interp.reports.behaviour_findings import (
+    behaviour_finding,
+    last_matches,
+    mark_text,
+    shift_finding,
+    similarity_finding,
+)
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
@@ -47,6 +54,7 @@ def render_analysis(analysis: Analysis) -> RenderableType:
         _noise(analysis),
         _split(analysis),
         _implicit(analysis),
+        _behaviour(analysis),
         _notes(analysis),
         _provenance(analysis),
     )
@@ -228,6 +236,24 @@ def _implicit(analysis: Analysis) -> tuple[RenderableType, ...]:
         table,
         items(["E|w - b|² / E|b|²: 0 is the same weights b, 1 is as far as no weights at all"]),
     )
+
+
+def _behaviour(analysis: Analysis) -> tuple[RenderableType, ...]:
+    found = analysis.behaviour
+    if found is None:
+        return ()
+    table = Columns(*((header, "left") for header in ("after the last layer", "best iterate", "distance [95 %]")))
+    last = last_matches(found)
+    solvers = {solver.name: solver for solver in found.solvers}
+    for name, entry in last.items():
+        style = "bold" if name == found.closest else ""
+        solver = solvers[name]
+        unit = "(penalty)" if solver.unit == "penalty" else "step" if entry.best == 1 else "steps"
+        best = f"{mark_text(solver, entry.best)} {unit}"
+        table.add(solver.label, best, interval(entry.distance, entry.distance_ci), style=style)
+    said = [text for text in (similarity_finding(found), shift_finding(found)) if text]
+    title = "As behaviour, beside classical solvers (this does not say what the network is)"
+    return section(title, behaviour_finding(found), table, items(said))
 
 
 def _notes(analysis: Analysis) -> tuple[RenderableType, ...]:

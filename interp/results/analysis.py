@@ -9,6 +9,7 @@ from typing import Any
 from interp.plain_data import from_plain, to_plain
 from interp.results.closed_form import ClosedForm
 from interp.probes.interventions import Erasure, Transplant
+from interp.results.behaviour import Behaviour
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
@@ -137,6 +138,7 @@ class Analysis:
     probes: tuple[ProbeScore, ...] = ()
     transplants: tuple[Transplant, ...] = ()
     erasures: tuple[Erasure, ...] = ()
+    behaviour: Behaviour | None = None  # beside classical solvers, of networks without families too
     preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
     regression: Regression | None = None  # None for a network that predicts nothing
     closed_form: ClosedForm | None = None  # for the task simple_regression

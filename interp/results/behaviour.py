@@ -69,7 +69,8 @@ class Behaviour:
     (a fit to the answers to other queries); ``linearity_r2``: how much of the answers it accounts for, by layers run.
 
     ``closest`` is the solver with the least distance after the last layer, None when none comes within ``named``;
-    ``alike`` are those whose distances cannot be told from its own. ``null_similarity``: by layers run, the similarity
+    ``alike`` are those whose distances cannot be told from its own. ``solves_task``: whether the network's predictions
+    beat predicting zero, as in ``Verdict``, on these prompts alone. ``null_similarity``: by layers run, the similarity
     to predicting zero.
     """
 
@@ -79,6 +80,7 @@ class Behaviour:
     matches: tuple[Match, ...]
     null_similarity: tuple[float | None, ...]
     shifts: tuple[Shift, ...]
+    solves_task: bool
     closest: str | None
     alike: tuple[str, ...]
     named: float

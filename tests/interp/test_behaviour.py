@@ -50,7 +50,7 @@ def test_gradient_descent_is_matched_layer_by_layer_at_its_own_step() -> None:
     assert gd.sensitivity == pytest.approx(0.0, abs=1e-5)  # the query is no key: dp/dx is w
     for shift in found.shifts:
         assert shift.disagreement["gd"] == pytest.approx(0.0, abs=1e-4) or shift.name == "context-double", shift
-    assert {"gd", "momentum"} <= {found.closest, *found.alike}  # momentum 0 is gradient descent
+    assert found.closest == "gd" and "momentum" in found.alike  # momentum 0 is gradient descent
     away = {m.solver: m.distance for m in found.matches if m.layer == 1 and m.solver in ("cg", "newton-schulz")}
     assert all(distance is not None and distance > 0.02 for distance in away.values())
 

@@ -50,6 +50,7 @@ def behaviour(closest: str | None = "gd", layers: int = 3) -> Behaviour:
                 disagreement_ci=dict.fromkeys(LABELS, nothing), prompts=0, reason="skipped, because most diverge",
             ),
         ),
+        solves_task=True,
         closest=closest,
         alike=("ridge",) if closest else (),
         named=0.05,

@@ -29,15 +29,15 @@ def test_sentences() -> None:
         "network's weights after the last layer. As close, or nearly: ridge path"
     )
     assert behaviour_finding(behaviour(None)).startswith(
-        "Behaves like no classical solver: the closest is gradient descent after 3 steps"
+        "Behaves like no classical solver with fixed numbers: the closest is gradient descent after 3 steps"
     )
     assert similarity_finding(behaviour()) == (
         "Its errors are those of gradient descent to a cosine of 0.990 [0.980, 1.000] (those of predicting zero: 0.70)"
     )
     assert similarity_finding(behaviour(None)) == ""
     assert shift_finding(behaviour()) == (
-        "Predictions differ from those of gradient descent by more than 1.0 % with twice as much noise (0.20 [0.10, "
-        "0.30]); they agree with the task itself"
+        "Its predictions are those of gradient descent to 1.0 % with the task itself; they differ most with twice as "
+        "much noise (0.20 [0.10, 0.30])"
     )
     nothing = dataclasses.replace(behaviour(), matches=(), shifts=())
     assert "Nothing could be compared" in behaviour_finding(nothing) and "nothing could be" in shift_finding(nothing)
