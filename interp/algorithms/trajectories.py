@@ -82,7 +82,7 @@ def _descent(tuning: TuningSet, values: Tensor, scale: float, horizons: list[int
 
     grid = _geometric(0.01 / scale, 2 / scale, 16)
     found = [(minimise_positive(lambda s, n=n: loss(s, n), [grid]), n) for n in horizons]
-    (step,), _ = min(found, key=lambda pair: loss(*pair[0], pair[1]))
+    (step,), _ = min(found, key=lambda pair: loss(pair[0][0], pair[1]))
     return Trajectory(
         name="gd", label="gradient descent", unit="steps", parameters={"step": step}, marks=_counted(steps),
         iterates=lambda s: gradient_descent(s.sigma, s.alpha, [step] * steps),
@@ -107,7 +107,7 @@ def _momentum(tuning: TuningSet, values: Tensor, scale: float, horizons: list[in
 
     grids = [_geometric(0.03 / scale, 2 / scale, 9), _geometric(0.1, 0.95, 6)]
     found = [(minimise_positive(lambda e, r, n=n: loss(e, r, n), grids, 1e-4), n) for n in horizons]
-    (eta, rest), _ = min(found, key=lambda pair: loss(*pair[0], pair[1]))
+    (eta, rest), _ = min(found, key=lambda pair: loss(pair[0][0], pair[0][1], pair[1]))
     beta = 1.0 - rest
     return Trajectory(
         name="momentum", label="gradient descent with momentum", unit="steps",
@@ -124,7 +124,7 @@ def _chebyshev(tuning: TuningSet, values: Tensor, scale: float, horizons: list[i
 
     grids = [_geometric(0.3 * scale, 8 * scale, 8), _geometric(0.003, 0.9, 8)]
     found = [(minimise_positive(lambda g, r, n=n: loss(g, r, n), grids, 1e-4), n) for n in horizons]
-    (largest, share), _ = min(found, key=lambda pair: loss(*pair[0], pair[1]))
+    (largest, share), _ = min(found, key=lambda pair: loss(pair[0][0], pair[0][1], pair[1]))
     smallest = share * largest
     return Trajectory(
         name="chebyshev", label="Chebyshev iteration", unit="steps",
