@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from interp.reports.adaptation_figures import omega_figure, shrinkage_figure, step_figure
-from interp.reports.closed_form_figures import division_figure, rescaled_figure
 from interp.reports.behaviour_figures import shift_figure, trajectory_figure
+from interp.reports.closed_form_figures import division_figure, rescaled_figure
 from interp.reports.coefficient_figures import coefficient_figure, preconditioner_figure
 from interp.reports.evidence_figures import absorption_figure, interpolation_figure, stress_figure, swap_figure
 from interp.reports.implicit_figures import distance_figure, filter_figure, momentum_figure

@@ -16,6 +16,7 @@ from interp.results.analysis import (
     Verdict,
     Weights,
 )
+from interp.results.behaviour import Behaviour, Match, Shift, Solver
 from interp.results.closed_form import (
     Check,
     ClosedForm,
@@ -28,7 +29,6 @@ from interp.results.closed_form import (
     Rescaled,
     Slot,
 )
-from interp.results.behaviour import Behaviour, Match, Shift, Solver
 from interp.results.document import SCHEMA, CheckpointInfo
 from interp.results.evidence import (
     Absorption,
@@ -105,8 +105,8 @@ __all__ = [
     "Remainder",
     "Replacement",
     "Rescaled",
-    "Slot",
     "Shift",
+    "Slot",
     "Solver",
     "SpectralFilter",
     "Split",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interp.plain_data import from_plain, to_plain
-from interp.results.closed_form import ClosedForm
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.behaviour import Behaviour
+from interp.results.closed_form import ClosedForm
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
