@@ -152,7 +152,7 @@ def verdict(
     )
 
 
-def no_verdict(why: str, behaviour: Behaviour | None) -> Verdict:
+def no_verdict(why: str, behaviour: Behaviour | None = None) -> Verdict:
     """The verdict on a network that cannot be run on its task as linear maps. Whether it solves the task is known from
     its behaviour, where that could be compared."""
     solves = behaviour is not None and behaviour.solves_task
