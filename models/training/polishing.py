@@ -4,7 +4,8 @@ A deep network is a polynomial of high degree. On a handful of rare prompts it c
 the others in the mean: one in a million can turn a loss of 0.01 into 1e26. Counted in full they lead the way and drag
 a network out of its valley; not counted, they are seen by nobody but the user. So in training a loss far above the
 typical one counts by its logarithm, and a rare prompt that was drawn often (see ``interp.models.training.tails``) by
-the root of the weight that would make up for it. The networks to choose from are compared by their usual mean.
+the root of the weight that would make up for it. What comes out is compared by its mean on usual prompts, and the best
+descends that mean.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from interp.models.training.sample import Sample, training_sample
 __all__ = ["polish", "usual_mean"]
 
 CAP = 30.0  # above so many times the loss of the search, a prompt's loss is far above the typical one
-UNUSUAL = 1e-8  # the worst prompts of this probability together have no say in the choice
+UNUSUAL = 1e-8  # what is rarer has no say in the choice
 
 Descend = Callable[[str, Progress, Sample, int], Progress]
 
@@ -43,7 +44,8 @@ def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"
 def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tensor, "layer parameter"]:
     """The best network that ``descend(name, start, sample, iterations)`` reaches from those ``kept``, best first.
 
-    All start on the first sample; the best of them goes on to the others.
+    All start on the first sample; the best of them goes on to the others. On each it also descends the plain mean over
+    the usual prompts.
     """
     optimiser, family = recipe.optimiser, recipe.family()
     judge = training_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, purpose_seed(optimiser.seed, 6))
@@ -58,10 +60,11 @@ def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tens
         compare(theta)
     for stage, (count, iterations) in enumerate(zip(optimiser.prompts, optimiser.iterations, strict=True)):
         seed = purpose_seed(optimiser.seed, 2 + stage)
-        sample = training_sample(recipe.task, recipe.spec, count, seed).cautious(cap)
+        sample, name = training_sample(recipe.task, recipe.spec, count, seed), f"polish-{recipe.layers}.{stage}"
         for i, theta in enumerate(starts):
-            name = f"polish-{recipe.layers}.{stage}.{i}"
-            compare(descend(name, Progress(theta=theta), sample, iterations).theta)
+            compare(descend(f"{name}.{i}", Progress(theta=theta), sample.cautious(cap), iterations).theta)
+        usual = sample[sample.weight > UNUSUAL * sample.count]
+        compare(descend(f"{name}.usual", Progress(theta=_best(ends)), usual, iterations).theta)
         starts = [_best(ends)]
     return _best(ends)
 
