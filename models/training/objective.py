@@ -24,7 +24,7 @@ from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
 
-__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss", "one_core_a_chunk"]
+__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss", "one_core_a_chunk", "tamed_losses"]
 
 Part = TypeVar("Part")
 
@@ -70,9 +70,16 @@ def adjusted_losses(
     return torch.cat(_over_chunks(sample, lambda chunk: _run(layers, chunk)[2]))
 
 
+def tamed_losses(
+    family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample
+) -> Float[Tensor, " prompt"]:
+    """The adjusted loss of every prompt, counted as the sample says."""
+    return _tamed(adjusted_losses(family, theta, sample), sample)[0]
+
+
 def loss(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> float:
     """The mean adjusted loss, weighted and tamed as the sample says (inf where the network overflows)."""
-    value = float((sample.weight * _tamed(adjusted_losses(family, theta, sample), sample)[0]).mean())
+    value = float((sample.weight * tamed_losses(family, theta, sample)).mean())
     return value if value == value else float("inf")
 
 

@@ -46,6 +46,7 @@ class Optimiser:
     search_prompts: int = 4096
     scan_iterations: int = 10  # from every start; the most promising then get
     search_iterations: int = 50  # in all
+    wander_steps: int = 10_000  # of Adam, from each of ``attempts`` random starts of a full network
     prompts: tuple[int, ...] = (32768, 131072)  # samples on which the best networks are polished, in turn
     iterations: tuple[int, ...] = (30, 15)  # at most so many steps on each of them
     tolerance: float = (
@@ -60,6 +61,7 @@ class Optimiser:
             "search_prompts",
             "scan_iterations",
             "search_iterations",
+            "wander_steps",
             "evaluation_prompts",
         ):
             if not _is_count(getattr(self, name)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +43,18 @@ class Sample:
     def cautious(self, cap: float) -> Sample:
         """Losses far above ``cap`` count by their logarithm, and prompts by the root of their weight."""
         return dataclasses.replace(self, cap=cap, weight=self.weight.sqrt())
+
+    def single(self) -> Sample:
+        """In float32."""
+        return self._with(lambda column: column.float(), self.variances.float())
+
+    def __getitem__(self, prompts: Tensor) -> Sample:
+        """The prompts of these numbers."""
+        return self._with(lambda column: column[prompts], self.variances)
+
+    def _with(self, change: Callable[[Tensor], Tensor], variances: Tensor) -> Sample:
+        gram, query, oracle, weight = map(change, (self.gram, self.query, self.oracle, self.weight))
+        return Sample(gram, query, oracle, weight, variances, self.sign, self.closed_form, self.cap)
 
     def chunks(self) -> list[Sample]:
         columns = (self.gram, self.query, self.oracle, self.weight)

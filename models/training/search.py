@@ -1,9 +1,9 @@
 """Growing a network layer by layer, which is what keeps second-order training out of poor local minima.
 
 Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
-is minimised on a small sample, and the best few distinct ones go on. A FULL network also starts from the DIAG network
-of its depth, disturbed a little: by symmetry a rotation-invariant network has no gradient towards others. At the full
-depth the best are polished (see ``interp.models.training.polishing``).
+is minimised on a small sample, and the best few distinct ones go on. A FULL network starts from DIAG networks of its
+depth, disturbed a little (by symmetry a rotation-invariant network has no gradient towards others), and from where Adam
+comes to from random weights. At the full depth the best are polished (see ``interp.models.training.polishing``).
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from interp.models.training.polishing import polish
 from interp.models.training.recipe import Recipe, purpose_seed
 from interp.models.training.sample import Sample, training_sample
 from interp.models.training.trained import Step
+from interp.models.training.wandering import wander
 
 __all__ = ["balanced", "search"]
 
+SMALL = 0.02  # standard deviation of random weights: the updates of a layer are then well below its input
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
 
 
@@ -54,15 +56,43 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         ends = [(name, descend(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
         return [end for _, end in _distinct(ends, optimiser.keep)]
 
-    kept: list[Progress] = []
-    scouts: list[Progress] = []
-    for depth in range(1, recipe.layers + 1):
-        starts = list(_grown(family, kept, depth, optimiser.seed, optimiser.attempts, "grow"))
-        if scout is not None and isinstance(family, Dense):
-            scouts = best(scout, _grown(scout, scouts, depth, optimiser.seed, optimiser.attempts, "scout"))
-            starts += list(_widened(family, scout, scouts, depth, optimiser.seed, optimiser.attempts))
-        kept = best(family, iter(starts))
+    def grown(kind: Parametrisation, word: str) -> list[Progress]:
+        kept: list[Progress] = []
+        for depth in range(1, recipe.layers + 1):
+            kept = best(kind, _grown(kind, kept, depth, optimiser.seed, optimiser.attempts, word))
+        return kept
+
+    if isinstance(family, Dense):
+        scout = recipe.family("diag")
+        scouts = grown(scout, "scout")
+        kept = best(family, _widened(family, scout, scouts, recipe.layers, optimiser.seed, optimiser.attempts))
+        kept = sorted([*kept, *_wandered(recipe, family, journal, watch)], key=lambda end: end.loss)
+    else:
+        kept = grown(family, "grow")
     return polish(recipe, kept, lambda name, *rest: descend(family, name, *rest))
+
+
+def _wandered(
+    recipe: Recipe, family: Parametrisation, journal: Journal, watch: Callable[[Step], None]
+) -> list[Progress]:
+    """Networks trained by Adam from small random weights."""
+    optimiser = recipe.optimiser
+    sample = training_sample(recipe.task, recipe.spec, max(optimiser.prompts), purpose_seed(optimiser.seed, 7))
+    ends = []
+    for attempt in range(optimiser.attempts):
+        name, seed = f"wander-{recipe.layers}.{attempt}", purpose_seed(optimiser.seed, 8, attempt)
+        generator = torch.Generator().manual_seed(seed)
+        theta = SMALL * torch.randn(recipe.layers, family.size, generator=generator, dtype=torch.float64)
+
+        def run(progress: Progress, note: Callable[[Progress], None], name: str = name, seed: int = seed) -> Progress:
+            def both(now: Progress) -> None:
+                note(now)
+                watch(Step(name=name, iteration=now.iteration, loss=now.loss))
+
+            return wander(family, sample, progress, steps=optimiser.wander_steps, seed=seed, watch=both)
+
+        ends.append(journal.run(name, Progress(theta=theta), run))
+    return ends
 
 
 def _distinct(ends: list[tuple[str, Progress]], keep: int) -> list[tuple[str, Progress]]:

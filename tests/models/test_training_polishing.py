@@ -42,7 +42,7 @@ def test_a_network_that_explodes_on_rare_prompts_is_not_chosen():
             "name": "two",
             "task": task.to_dict(),
             "model": {"parametrisation": "gd++", "layers": 20},
-            "optimiser": {"prompts": [4096], "iterations": [1]},
+            "optimiser": {"prompts": [4096], "iterations": [1], "evaluation_prompts": 20_000},
         }
     )
     family, sample = recipe.family(), fresh_sample(task, spec, 20_000, seed=3)

@@ -21,6 +21,7 @@ TASK = {"name": "noisy_regression", "dim": 3, "context": 24, "noise": {"uniform"
 
 def recipe(parametrisation: str = "diag", layers: int = 2, task: dict | None = None, **optimiser) -> Recipe:
     settings = {"search_prompts": 512, "prompts": [2048], "iterations": [20], "evaluation_prompts": 20_000}
+    settings["wander_steps"] = 200
     return Recipe.from_dict(
         {
             "name": "test",
