@@ -36,6 +36,7 @@ from interp.recovered_algorithm import describe_recovered
 from interp.regression import describe_regression
 from interp.replacement import Bench, affordable, interpolation, layer_swaps
 from interp.results import Analysis, Behaviour, Evidence, Loss
+from interp.sequence_analysis import analyse_sequences
 from interp.stress import stress
 
 __all__ = ["DEFAULT_PROMPTS", "analyse"]
@@ -55,9 +56,12 @@ def analyse(
     progress: Callable[[str], None] = lambda step: None,
     command: str | None = None,
 ) -> Analysis:
-    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. Raises as ``open_subject`` does."""
+    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. Raises as ``open_subject`` does, or
+    for causal models as ``open_causal``."""
     if _is_simple(checkpoint.model.spec):
         return analyse_simple_regression(checkpoint, prompts, seed, progress, command)
+    if checkpoint.model.spec.attention.keys == "causal":
+        return analyse_sequences(checkpoint, prompts, seed, progress, command)
     subject = open_subject(checkpoint, prompts)
     model, spec, task = subject.model, subject.model.spec, subject.task
     seeds = seeds_of(seed)

@@ -29,6 +29,7 @@ __all__ = [
     "Projection",
     "beyond_rounding",
     "live_coordinates",
+    "live_energy",
     "project",
     "regauged",
     "weight_tensor",
@@ -120,7 +121,7 @@ def project(
     """Least-squares coefficients of K on the (symmetrised, live) tensors of ``maps``."""
     mask_ae, mask_b = live.maps[layer], live.channels[layer]
     D = P.shape[-1]
-    energy = _live_energy(P, Q, mask_ae, mask_b)
+    energy = live_energy(P, Q, mask_ae, mask_b)
     rows, columns, values, inner = [], [], [], []
     alive = [k for k, basis in enumerate(maps) if live.of(basis, layer)]
     for row, k in enumerate(alive):
@@ -147,7 +148,7 @@ def project(
     return Projection(coefficients, energy, float(solution @ np.array(inner)))
 
 
-def _live_energy(
+def live_energy(
     P: Float[Tensor, "head D D"], Q: Float[Tensor, "head D D"], mask_ae: Bool[Tensor, "D D"], mask_b: Bool[Tensor, " D"]
 ) -> float:
     """||K||^2 over live coordinates, row by row of the output channel a:

@@ -40,7 +40,7 @@ from interp.provenance import checkpoint_info, provenance
 from interp.published import SOUND, WEAKNESSES, default_protocols, find_protocols, published_scores
 from interp.results import Erasure, ImplicitFit, ProbeReport, ProbeScore, ProbeTarget, Transplant
 
-__all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
+__all__ = ["DEFAULT_PROMPTS", "default_probes", "default_sequence_probes", "probe_checkpoint", "probe_model"]
 
 DEFAULT_PROMPTS = 4096
 FEWEST_PROMPTS = 64
@@ -164,6 +164,20 @@ def default_probes(
         scores, _ = probe_model(
             model, task, targets, ("within-prompt", "token"), None, None, prompts, seed, lambda step: None
         )
+    except UsageError as error:
+        return (), f"probes: skipped, because {error}"
+    return scores, None
+
+
+def default_sequence_probes(
+    model: LinearTransformer, task: LinearDynamics, prompts: int, seed: int
+) -> tuple[tuple[ProbeScore, ...], str | None]:
+    """The two probes of the mesa paper, of the next and of the preconditioned state (exact inverse, and the paper's six
+    steps), by layer at a few positions, and a note when there are none."""
+    targets = find_targets(task.name, (NEXT, "preconditioned", PUBLISHED))
+    positions = [place for place in (5, 10, 20, 49) if place < task.context] or [task.context - 1]
+    try:
+        scores, _ = probe_model(model, task, targets, ("token",), None, positions, prompts, seed, lambda step: None)
     except UsageError as error:
         return (), f"probes: skipped, because {error}"
     return scores, None

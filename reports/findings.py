@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interp.reports.numbers import DASH, Z95, estimate, interval, is_finite, number, percent, rounded
+from interp.reports.sequence_findings import task_words
 from interp.results import Analysis, Coefficient, Family, Layer, Loss
 
 __all__ = [
@@ -55,6 +56,9 @@ _MEANING = {
     "the input are learned faster than others.",
     "closed-form": "It computes the least-squares line of the examples in the prompt in one go: means, then a "
     "covariance and a variance by attention, then their ratio by LayerNorm, the only division that it has.",
+    "revalg": "Every head copies whole channels of earlier tokens, weighted by inner products of whole channels: one "
+    "number per pair of channels in place of a matrix. That is how causal networks take gradient steps on the states "
+    "so far, and precondition them, in context.",
     "unrecognized": "None of the known algorithm families predicts what this network predicts.",
 }
 
@@ -105,7 +109,7 @@ def missing_parts(analysis: Analysis) -> tuple[str, ...]:
         "coefficients": analysis.layers,
         "losses": analysis.evidence.losses,
         "families": analysis.families,
-        "implicit weights": analysis.implicit,
+        "implicit weights": analysis.implicit or analysis.sequences is not None,
     }
     return tuple(name for name, entries in parts.items() if not entries)
 
@@ -134,6 +138,8 @@ def fidelity_sentence(analysis: Analysis) -> str:
 
 def task_sentence(analysis: Analysis) -> str:
     """Whether it beats predicting zero, with the losses that say so."""
+    if analysis.sequences is not None:
+        return task_words(analysis, analysis.sequences)
     losses = analysis.evidence.losses
     network, null, oracle = (loss(losses, name) for name in ("network", "null", "oracle"))
     answer = "yes" if analysis.verdict.solves_task else "no"
@@ -325,16 +331,17 @@ def split_finding(analysis: Analysis) -> str:
     if not known:
         return "No layer has weights that reach the output"
     least = min(known, key=lambda layer: layer.split.block_scalar or 0.0)
+    what = "block-scalar maps account" if analysis.sequences is not None else "the four ω account"
     broken = percent(least.split.residual)
     if (least.split.block_scalar or 0.0) < 0.9:
         return (
-            f"Layer {least.index} is the least regular: the four ω account for {percent(least.split.block_scalar)} of "
+            f"Layer {least.index} is the least regular: {what} for {percent(least.split.block_scalar)} of "
             f"its weights, and {broken} breaks the rotation symmetry"
         )
     where = "every layer" if len(known) > 1 else "the layer"
     most = percent(max(layer.split.residual or 0.0 for layer in known))
     return (
-        f"The four ω account for {at_least(least.split.block_scalar)} of the weights of {where}; at most "
+        f"{what[0].upper()}{what[1:]} for {at_least(least.split.block_scalar)} of the weights of {where}; at most "
         f"{most} breaks the rotation symmetry"
     )
 

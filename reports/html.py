@@ -28,6 +28,7 @@ from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
 from interp.reports.remainder_findings import drawable, matrix_sentences, remainder_sentences
+from interp.reports.sequence_findings import sequence_parts
 from interp.results import Analysis, ProbeReport
 
 __all__ = ["render_report", "write_report"]
@@ -79,6 +80,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "formulas": formulas,
         "matrices": tuple(matrix_sentences([entry for entry in analysis.preconditioners if drawable(entry)])),
         "closed": closed_form_findings,
+        "sequences": sequence_parts(analysis),
         "heatmaps": heatmaps(analysis),
         "doubts": findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
         "undetermined": any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),

@@ -26,6 +26,7 @@ from interp.reports.remainder_findings import (
     remainder_finding,
     remainder_sentences,
 )
+from interp.reports.sequence_findings import Part, sequence_parts
 from interp.reports.terminal_layout import Columns, items, line, section, show
 from interp.results import Analysis, Recovered
 
@@ -43,6 +44,15 @@ def print_analysis(analysis: Analysis, console: Console) -> None:
 
 def render_analysis(analysis: Analysis) -> RenderableType:
     """The whole report as one rich renderable."""
+    if analysis.sequences is not None:
+        parts = (
+            _verdict(analysis),
+            *(_sequence_part(part) for part in sequence_parts(analysis)),
+            _families(analysis),
+            _notes(analysis),
+            _provenance(analysis),
+        )
+        return Group(*(item for part in parts for item in part))
     parts = (
         _verdict(analysis),
         _algorithm(analysis),
@@ -76,6 +86,14 @@ def _verdict(analysis: Analysis) -> tuple[RenderableType, ...]:
             facts.add_row(line(name, "dim"), line(value))
     style = _TONES[tone.tone]
     return (line(tone.words.upper(), style), line(analysis.verdict.summary, style), Text(), facts)
+
+
+def _sequence_part(part: Part) -> tuple[RenderableType, ...]:
+    wide = len(part.table.header) - 1
+    table = Columns(*((header, "left") for header in part.table.header), wraps=wide)
+    for row in part.table.rows:
+        table.add(*row)
+    return section(part.title, part.finding, table, items(list(part.notes)))
 
 
 def _algorithm(analysis: Analysis) -> tuple[RenderableType, ...]:

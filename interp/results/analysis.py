@@ -15,6 +15,7 @@ from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
 from interp.results.recovered import Recovered
 from interp.results.regression import Regression
+from interp.results.sequences import HeadBlocks, Sequences
 
 __all__ = [
     "Analysis",
@@ -59,10 +60,16 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
+    """``omega`` and ``trace`` are of tokens (x, y). Channel tokens have ``heads`` in their place, block means as
+    published, and ``maps``: the gauge-free coefficients sum_h p_h[a, b] q_h[e, g] of what has a say, by names like
+    "out += state <previous, query>" (a, b, g, e)."""
+
     index: int
     omega: Mapping[str, Coefficient]  # "xx", "xy", "yx", "yy"
     trace: Mapping[str, Coefficient]  # the trace terms of the equivariant family, by name
     split: Split
+    heads: tuple[HeadBlocks, ...] = ()
+    maps: Mapping[str, Coefficient] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +150,7 @@ class Analysis:
     regression: Regression | None = None  # None for a network that predicts nothing
     closed_form: ClosedForm | None = None  # for the task simple_regression
     recovered: Recovered | None = None  # None when no family is recognized
+    sequences: Sequences | None = None  # for causal models of linear dynamics
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
     schema: str = SCHEMA
 

@@ -64,10 +64,10 @@ class SequenceOptimiser:
             _require_positive(f"{where}.rate", stage.rate)
             if not _is_number(stage.weight_decay) or stage.weight_decay < 0:
                 raise LayoutError(f"{where}.weight_decay is {stage.weight_decay!r}, expected a number of 0 or more")
-            if index and stage.weights != "products":
+            if index and stage.weights == "factors":
                 raise LayoutError(
-                    f'{where}.weights is {stage.weights!r}, expected "products": what an earlier stage has reached is '
-                    f"Q and P"
+                    f'{where}.weights is "factors", expected "products" or "block": what an earlier stage has reached '
+                    f"is Q and P"
                 )
 
     @classmethod

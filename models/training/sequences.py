@@ -73,9 +73,13 @@ def start(
     seed: int,
 ) -> Moving:
     """Where a stage starts: at ``before`` = (Q, P), or at normal numbers of standard deviation ``std``."""
-    if before is not None:
-        return Moving(tuple(value.float().clone() for value in before))
     D, c = spec.width, len(spec.tokens)
+    if before is not None:
+        values = tuple(value.float().clone() for value in before)
+        if stage.weights == "block":  # what is not block-scalar is dropped
+            blocks = (value.unflatten(-1, (c, -1)).unflatten(-3, (c, -1)) for value in values)
+            values = tuple(block.diagonal(dim1=-3, dim2=-1).mean(-1) for block in blocks)
+        return Moving(values)
     shapes = {
         "block": [(c, c)] * 2, "products": [(D, D)] * 2, "factors": [(key, D)] * 3 + [(D, key)]
     }[stage.weights]  # fmt: skip

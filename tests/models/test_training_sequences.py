@@ -116,7 +116,7 @@ def test_products_of_every_kind_of_weights():
         ("optimiser.stages", [{"weights": "block", "steps": 0, "rate": 1.0}], "1 or more"),
         ("optimiser.stages", [{"weights": "block", "steps": 3, "rate": -1.0}], "positive"),
         ("optimiser.stages", [{"weights": "block", "steps": 3, "rate": 1.0, "schedule": "cos"}], "'cosine'"),
-        ("optimiser.stages", [{"weights": "block", "steps": 3, "rate": 1.0}] * 2, 'expected "products"'),
+        ("optimiser.stages", [{"weights": "factors", "steps": 3, "rate": 1.0}] * 2, 'expected "products"'),
         ("optimiser.seed", -1, "2.32"),
         ("model.layers", 0, "1 or more"),
         ("model.attention", {"keys": "context"}, "expected 'causal'"),

@@ -1,0 +1,291 @@
+"""What an analysis of a causal model of linear dynamics found, as tables with a sentence each: shared by the terminal
+and the HTML report. Losses are half the squared error of the next state, as in the mesa-optimisation paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interp.reports.numbers import DASH, estimate, interval, number, percent
+from interp.reports.plots import Table
+from interp.results import Analysis, Coefficient, SequenceLoss, Sequences
+
+__all__ = ["Part", "half_loss", "sequence_parts", "task_words"]
+
+MOST_MAPS = 8  # of a layer
+MOST_NUMBERS = 8  # of the ranking
+MOST_PLACES = 5  # columns of positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One table: ``title`` names it, ``finding`` says what it shows, ``notes`` how to read it."""
+
+    name: str
+    title: str
+    finding: str
+    table: Table
+    notes: tuple[str, ...] = ()
+
+
+def sequence_parts(analysis: Analysis) -> tuple[Part, ...]:
+    """All that the analysis has; nothing for models of other tasks."""
+    found = analysis.sequences
+    if found is None:
+        return ()
+    parts = (
+        _losses(found),
+        _gradient_step(found),
+        _maps(analysis),
+        _compression(found),
+        _interpolation(found),
+        _objectives(found),
+        _ranking(found),
+        _heads(analysis),
+    )
+    return tuple(part for part in parts if part is not None)
+
+
+def half_loss(found: Sequences, name: str) -> SequenceLoss | None:
+    return next((row for row in found.losses if row.name == name and row.loss is not None), None)
+
+
+def task_words(analysis: Analysis, found: Sequences) -> str:
+    """Whether it beats predicting zero, in the paper's loss."""
+    network, null, ridge = (half_loss(found, name) for name in ("network", "null", "ridge"))
+    answer = "yes" if analysis.verdict.solves_task else "no"
+    if network is None:
+        return f"{answer} (its loss was not measured)"
+    against = [f"{number(null.loss)} for predicting zero"] if null else []
+    against += [f"{number(ridge.loss)} for exact ridge"] if ridge else []
+    tail = f", against {' and '.join(against)}" if against else ""
+    size = estimate(network.loss, network.stderr)
+    return f"{answer}: half the squared error {size} on {found.prompts} fresh sequences{tail}"
+
+
+def _places(found: Sequences) -> list[int]:
+    count = len(found.positions)
+    if count <= MOST_PLACES:
+        return list(range(count))
+    return sorted({round(k * (count - 1) / (MOST_PLACES - 1)) for k in range(MOST_PLACES)})
+
+
+def _losses(found: Sequences) -> Part | None:
+    if not found.losses:
+        return None
+    places = _places(found)
+    header = ("half the squared error", *(f"t = {found.positions[k]}" for k in places), "predictor")
+    rows = tuple(
+        (
+            estimate(row.loss, row.stderr),
+            *(number(row.by_position[k], 3) if k < len(row.by_position) else DASH for k in places),
+            row.label,
+        )
+        for row in found.losses
+    )
+    network, ridge, step = (half_loss(found, name) for name in ("network", "ridge", "gd-1"))
+    finding = "The network's loss was not measured"
+    if network is not None:
+        beside = [
+            f"{words} {number(row.loss)}"
+            for row, words in ((step, "one gradient step"), (ridge, "exact ridge"))
+            if row is not None
+        ]
+        finding = f"The network's loss is {number(network.loss)}" + (f"; {', '.join(beside)}" if beside else "")
+    notes = (
+        f"± is one standard error over {found.prompts} fresh sequences, the same for all; positions count from 0",
+        "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
+    )
+    return Part(
+        name="sequence-losses",
+        title="Losses on fresh sequences",
+        finding=finding,
+        table=Table(header=header, rows=rows),
+        notes=notes,
+    )
+
+
+def _gradient_step(found: Sequences) -> Part | None:
+    step = found.gradient_step
+    if step is None:
+        return None
+    if step.exact:
+        finding = "The network is one step of gradient descent, to rounding"
+    elif step.recognized:
+        finding = f"Close to one step of gradient descent: R² {interval(step.fidelity, step.fidelity_ci)}"
+    else:
+        finding = f"Not one step of gradient descent: the nearest has R² {interval(step.fidelity, step.fidelity_ci)}"
+    start = "a matrix (in the JSON document)" if step.w0_matrix is not None else estimate(step.w0, step.w0_stderr)
+    rows = (
+        ("step size η", estimate(step.eta, step.eta_stderr)),
+        ("W₀, as a multiple of I", start),
+        ("best η for this task, from W₀ = 0", estimate(step.line_search_eta, step.line_search_stderr)),
+    )
+    return Part(
+        name="gradient-step",
+        title="As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s",
+        finding=finding,
+        table=Table(header=("", "value ± stderr"), rows=rows),
+    )
+
+
+def _size(c: Coefficient) -> float:
+    return abs(c.refit if c.refit is not None else c.weight or 0.0)
+
+
+def _maps(analysis: Analysis) -> Part | None:
+    rows, live, shown = [], 0, 0
+    for layer in analysis.layers:
+        largest = sorted(layer.maps.items(), key=lambda entry: -_size(entry[1]))[:MOST_MAPS]
+        live += len(layer.maps)
+        shown += len(largest)
+        for index, (name, c) in enumerate(largest):
+            rows.append(
+                (
+                    str(layer.index) if not index else "",
+                    name,
+                    number(c.weight),
+                    estimate(c.output, c.stderr) if c.output is not None else "not determined",
+                    estimate(c.refit, c.refit_stderr),
+                )
+            )
+    if not rows:
+        return None
+    return Part(
+        name="maps",
+        title="What each layer adds (layers count from 0)",
+        finding=f"The largest {shown} of {live} coefficients that have a say; the JSON document has all",
+        table=Table(header=("layer", "map", "weight", "output ± stderr", "recovered ± stderr"), rows=tuple(rows)),
+        notes=(
+            "out += state <previous, query>: to channel out of token t is added the sum over j ≤ t of state_j times "
+            "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
+            "not determined: other maps of the layer have the same effect, for example of channels that hold the same",
+        ),
+    )
+
+
+def _kind(kind: str) -> str:
+    return {
+        "published": "block means, largest kept",
+        "weights": "recovered, by weights",
+        "refit": "recovered, refitted",
+    }.get(kind, kind)
+
+
+def _compression(found: Sequences) -> Part | None:
+    if not found.compressions:
+        return None
+    rows = tuple(
+        (
+            f"{row.numbers_per_head:.3g}", str(row.numbers), estimate(row.loss, row.stderr),
+            estimate(row.ratio, row.ratio_stderr), number(row.fidelity), _kind(row.kind),
+        )
+        for row in found.compressions
+    )  # fmt: skip
+    whole = next((row for row in found.compressions if row.kind == "published"), None)
+    finding = "Networks of fewer numbers in its place"
+    if whole is not None and whole.ratio is not None:
+        finding = f"Its heads' block means, nothing fitted, have {number(whole.ratio)} times the network's loss"
+    return Part(
+        name="compression",
+        title="Compressed to block-scalar heads",
+        finding=finding,
+        table=Table(header=("per head", "numbers", "loss ± stderr", "ratio ± stderr", "fidelity", ""), rows=rows),
+        notes=("ratio: to the network's loss on the same held-out sequences; numbers: those that have a say",),
+    )
+
+
+def _interpolation(found: Sequences) -> Part | None:
+    if not found.interpolation:
+        return None
+    rows = tuple((f"{row.alpha:g}", estimate(row.loss, row.stderr)) for row in found.interpolation)
+    ends = found.interpolation[0].loss, found.interpolation[-1].loss
+    between = [row.loss for row in found.interpolation[1:-1]]
+    finding = "The loss between the network (0) and its block means (1)"
+    if None not in ends and None not in between:
+        worst = max(value for value in between if value is not None)
+        high = max(value for value in ends if value is not None)
+        finding = (
+            "No barrier between the network and its block means: the loss in between is never above both ends"
+            if worst <= high * (1 + 1e-9)
+            else f"Between the network and its block means the loss rises to {number(worst)}"
+        )
+    return Part(
+        name="interpolation",
+        title="From the network (0) to its block means (1), in the products Q and P",
+        finding=finding,
+        table=Table(header=("α", "loss ± stderr"), rows=rows),
+    )
+
+
+def _objectives(found: Sequences) -> Part | None:
+    if not found.objectives:
+        return None
+    places = sorted({row.position for row in found.objectives})
+    layers = sorted({row.layer for row in found.objectives})
+    known = {(row.layer, row.position): row for row in found.objectives}
+    header = ("layers run", *(f"L, t={t}" for t in places), *(f"κ, t={t}" for t in places))
+    rows = tuple(
+        (
+            str(layer),
+            *(number(known[layer, t].objective, 3) if (layer, t) in known else DASH for t in places),
+            *(number(known[layer, t].condition, 3) if (layer, t) in known else DASH for t in places),
+        )
+        for layer in layers
+    )
+    last = places[-1]
+    first_row, last_row = known.get((layers[0], last)), known.get((layers[-2] if len(layers) > 1 else 0, last))
+    finding = "The mesa-objective of the implicit W, and how well conditioned the query's problem is"
+    if first_row is not None and last_row is not None and first_row.condition and last_row.condition:
+        finding = (
+            f"Before the last layer the condition number of A H is {number(last_row.condition, 2)} at t = {last}, "
+            f"that of A {number(first_row.condition, 2)}"
+        )
+    return Part(
+        name="objectives",
+        title="Mesa-objective and condition number by layer",
+        finding=finding,
+        table=Table(header=header, rows=rows),
+        notes=(
+            "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition number "
+            "of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
+        ),
+    )
+
+
+def _ranking(found: Sequences) -> Part | None:
+    if not found.ranking:
+        return None
+    rows = tuple(
+        (str(row.layer), str(row.head), row.matrix, row.entry, number(row.value), percent(min(row.cost, 9.99)))
+        for row in found.ranking[:MOST_NUMBERS]
+    )
+    return Part(
+        name="ranking",
+        title="The dearest numbers of the recovered heads",
+        finding="What each costs in fidelity when it is set to 0, to second order",
+        table=Table(header=("layer", "head", "", "entry", "value", "cost"), rows=rows),
+    )
+
+
+def _heads(analysis: Analysis) -> Part | None:
+    rows = [
+        (str(layer.index), str(h), percent(head.residual_Q), percent(head.residual_P), percent(head.residual))
+        for layer in analysis.layers
+        for h, head in enumerate(layer.heads)
+    ]
+    if not rows:
+        return None
+    return Part(
+        name="heads",
+        title="Energy of each head outside block-scalar",
+        finding=_outside(analysis),
+        table=Table(header=("layer", "head", "of Q", "of P", "of the head"), rows=tuple(rows)),
+        notes=("live channels only; a head may be split in parts that are not block-scalar though their sum is",),
+    )
+
+
+def _outside(analysis: Analysis) -> str:
+    known = [layer.split.residual for layer in analysis.layers if layer.split.residual is not None]
+    if not known:
+        return "No layer has weights that have a say"
+    return f"Of the layers' gauge-free weights at most {percent(max(known))} is neither block-scalar nor a trace"
