@@ -6,7 +6,9 @@ gauge-free, so rescaled, permuted or split heads are no difference. A coefficien
 
     max(relative * |old|, standard_errors * sqrt(stderr_old^2 + stderr_new^2)).
 
-What the output estimate does not determine has no standard error: it is listed, never compared.
+What the output estimate does not determine has no standard error: it is listed, never compared. Of the many
+coefficients of channel tokens a file keeps those of at least a tenth of their layer's largest weight, and only they are
+compared.
 """
 
 from __future__ import annotations
@@ -22,23 +24,33 @@ from interp.analysis import DEFAULT_PROMPTS, analyse
 from interp.checkpoints.opening import Checkpoint
 from interp.models.atomic import write_atomically
 from interp.models.errors import LayoutError, UnreadableFile
-from interp.results import Analysis
+from interp.results import Analysis, Coefficient, Layer
 
 __all__ = ["FORMAT", "compare_with_golden", "differences", "golden_document", "read_golden", "update_golden"]
 
 FORMAT, VERSION = "interp-probe-golden", 1
 ROUNDING = 1e-9  # of the largest coefficient of the layer
 ANEW = "to make it anew, delete it and run interp-probe check with --update"
+LARGE = 0.1  # of the largest weight of a layer of channel tokens
 TOLERANCE = {"relative": 0.01, "standard_errors": 4.0, "fidelity": 0.01}
 
 
-def golden_document(result: Analysis, tolerance: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The golden file of a result; ``tolerance`` keeps that of the file it replaces."""
+def golden_document(
+    result: Analysis,
+    tolerance: Mapping[str, float] | None = None,
+    names: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """The golden file of a result; ``tolerance`` keeps that of the file it replaces. ``names``: the coefficients that
+    such a file has, by layer; of channel tokens the same are taken."""
     coefficients: dict[str, Any] = {}
     for layer in result.layers:
         row: dict[str, Any] = {}
-        for name, c in {**layer.omega, **layer.trace}.items():
-            if not c.live or c.output is None:
+        wanted = None if names is None else names.get(f"layer {layer.index}", {})
+        for name, c in {**layer.omega, **layer.trace, **_large(layer, wanted)}.items():
+            if not c.live or (c.output is None and name not in layer.maps):
+                continue
+            if c.output is None:
+                row[name] = {"output": _rounded(c.weight), "stderr": None}
                 continue
             row[name] = {"output": _rounded(c.output), "stderr": _rounded(c.stderr)}
         coefficients[f"layer {layer.index}"] = row
@@ -57,6 +69,13 @@ def golden_document(result: Analysis, tolerance: Mapping[str, float] | None = No
             key: result.provenance.get(key) for key in ("tool", "prompts", "seed", "time", "python", "versions")
         },
     }  # fmt: skip
+
+
+def _large(layer: Layer, wanted: Mapping[str, Any] | None) -> Mapping[str, Coefficient]:
+    if wanted is not None:
+        return {name: c for name, c in layer.maps.items() if name in wanted}
+    largest = max((abs(c.weight or 0.0) for c in layer.maps.values()), default=0.0)
+    return {name: c for name, c in layer.maps.items() if abs(c.weight or 0.0) >= LARGE * largest > 0.0}
 
 
 def _rounded(value: float | None) -> float | None:
@@ -136,7 +155,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 def differences(golden: Mapping[str, Any], result: Analysis) -> list[str]:
     """One line for everything that moved; empty when the checkpoint still runs the same algorithm."""
-    found = golden_document(result)
+    found = golden_document(result, names=golden["coefficients"])
     out = []
     for key in ("algorithm", "recognized", "solves_task"):
         old, new = golden["verdict"].get(key), found["verdict"][key]
@@ -170,7 +189,8 @@ def _coefficients_moved(
     # Where a coefficient is exactly 0, another machine rounds to another 1e-18.
     rounding = ROUNDING * max((abs(entry["output"]) for entry in old_row.values()), default=0.0)
     for name in dict.fromkeys([*old_row, *new_row]):
-        label = f"{layer}, omega_{name}" if ":" not in name else f"{layer}, trace {name}"
+        kind = "" if "+=" in name else "trace " if ":" in name else "omega_"
+        label = f"{layer}, {kind}{name}"
         if name not in old_row or name not in new_row:
             yield f"{label}: {'no longer has a say' if name in old_row else 'had no say, now it has'}"
             continue

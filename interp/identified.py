@@ -44,8 +44,8 @@ def open_subject(checkpoint: Checkpoint, prompts: int) -> Subject:
     spec, task = model.spec, task_from_dict(model.spec.task)
     if spec.attention.keys == "causal":
         raise LayoutError(
-            "attention.keys is 'causal', expected 'context' or 'all': identification and unroll need keys that all "
-            "tokens share; interp-probe inspect shows what the file holds"
+            "attention.keys is 'causal', expected 'context' or 'all': this needs keys that all tokens share; "
+            "interp-probe CHECKPOINT identifies causal models, interp-probe inspect shows what the file holds"
         )
     if spec.readout.channel != "y":
         raise LayoutError(

@@ -246,8 +246,8 @@ def _objectives(found: Sequences) -> Part | None:
         finding=finding,
         table=Table(header=header, rows=rows),
         notes=(
-            "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition number "
-            "of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
+            "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition "
+            "number of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
         ),
     )
 

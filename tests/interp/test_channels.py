@@ -69,7 +69,8 @@ def test_planted_numbers_come_back_from_any_gauge(seed, dim, layers, heads):
 def test_a_generic_layer_is_mostly_neither():
     found = project_channels(noise(2, 24, 24, seed=1), noise(2, 24, 24, seed=2), 6, ALL)
     assert found.explained < 0.1 * found.energy
-    assert block_energy(noise(24, 24), 6, ALL[0, 0, 0], ALL[0, 0, 0]) > 0.9
+    outside = block_energy(noise(24, 24), 6, ALL[0, 0, 0], ALL[0, 0, 0])
+    assert outside is not None and outside > 0.9
 
 
 def test_few_heads_give_back_k():
