@@ -62,6 +62,8 @@ class SequenceOptimiser:
             _require_count(f"{where}.steps", stage.steps)
             _require_count(f"{where}.batch", stage.batch)
             _require_positive(f"{where}.rate", stage.rate)
+            if stage.layers is not None:
+                _require_count(f"{where}.layers", stage.layers)
             if not _is_number(stage.weight_decay) or stage.weight_decay < 0:
                 raise LayoutError(f"{where}.weight_decay is {stage.weight_decay!r}, expected a number of 0 or more")
             if index and stage.weights == "factors":
@@ -87,7 +89,7 @@ class SequenceOptimiser:
         return cls(**{**values, "stages": tuple(stages)})
 
     def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "stages": [dataclasses.asdict(stage) for stage in self.stages]}
+        return {**dataclasses.asdict(self), "stages": [_fields(stage) for stage in self.stages]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,12 @@ class SequenceRecipe:
             _require_count(f"model.{name}", getattr(self, name))
         if self.spec.attention.keys != "causal":
             raise LayoutError(f"model.attention.keys is {self.spec.attention.keys!r}, expected 'causal'")
+        depths = [stage.layers or self.layers for stage in self.optimiser.stages]
+        if depths != sorted(depths) or depths[-1] != self.layers:
+            raise LayoutError(
+                f"the stages have {depths} layers, expected never fewer than before and model.layers = {self.layers} "
+                f"in the last"
+            )
         self.task.sample(1, 0).inputs(self.spec)  # raises where the channels do not fit the task
 
     def with_seed(self, seed: int) -> SequenceRecipe:
@@ -154,6 +162,10 @@ class SequenceRecipe:
             },
             "optimiser": self.optimiser.to_dict(),
         }
+
+
+def _fields(stage: Stage) -> dict[str, Any]:
+    return {key: value for key, value in dataclasses.asdict(stage).items() if value is not None}
 
 
 def _table(fields: object, where: str, known: list[str]) -> Mapping[str, Any]:

@@ -119,7 +119,8 @@ def train_on_sequences(
         seed = plan.seed * 1009 + index
         now = kept.now if index == kept.stage and kept.now is not None else None
         if now is None:
-            now = start(stage, spec, recipe.layers, recipe.heads, recipe.key, plan.initial_std, weights, seed)
+            layers = stage.layers or recipe.layers
+            now = start(stage, spec, layers, recipe.heads, recipe.key, plan.initial_std, weights, seed)
             snapshot(index, 0, *products(stage.weights, spec, now.values))
 
         def seen(state: Moving, loss: float, index: int = index, weights: str = stage.weights) -> None:
@@ -136,7 +137,11 @@ def train_on_sequences(
         Q, P = (value.contiguous() for value in products(stage.weights, spec, now.values))
         weights = (Q, P)
         if index + 1 < len(plan.stages):  # the record goes on with the next stage
-            following = start(plan.stages[index + 1], spec, 0, 0, 0, 0.0, weights, 0)
+            after = plan.stages[index + 1]
+            layers = after.layers or recipe.layers
+            following = start(
+                after, spec, layers, recipe.heads, recipe.key, plan.initial_std, weights, plan.seed * 1009 + index + 1
+            )
             kept.keep(index + 1, following, always=True)
     assert weights is not None  # there is at least one stage
     Q, P = weights

@@ -37,7 +37,8 @@ GRADIENT = 1.0  # largest entry of a gradient
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """``rate`` is the largest learning rate: constant, or after a warm-up falling like a cosine."""
+    """``rate`` is the largest learning rate: constant, or after a warm-up falling like a cosine. ``layers``: fewer than
+    the network's in the end, for a network that is grown (None: all of them)."""
 
     weights: str
     steps: int
@@ -45,6 +46,7 @@ class Stage:
     batch: int = 64
     schedule: str = "cosine"  # "cosine" | "constant"
     weight_decay: float = 0.0
+    layers: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +74,23 @@ def start(
     before: tuple[Tensor, Tensor] | None,
     seed: int,
 ) -> Moving:
-    """Where a stage starts: at ``before`` = (Q, P), or at normal numbers of standard deviation ``std``."""
+    """Where a stage starts: at ``before`` = (Q, P), or at normal numbers of standard deviation ``std``. Layers that
+    ``before`` lacks are of such numbers, and come before its last."""
     D, c = spec.width, len(spec.tokens)
+    generator = torch.Generator().manual_seed(seed)
     if before is not None:
         values = tuple(value.float().clone() for value in before)
         if stage.weights == "block":  # what is not block-scalar is dropped
             blocks = (value.unflatten(-1, (c, -1)).unflatten(-3, (c, -1)) for value in values)
             values = tuple(block.diagonal(dim1=-3, dim2=-1).mean(-1) for block in blocks)
+        missing = layers - values[0].shape[0]
+        if missing > 0:
+            new = [std * torch.randn(missing, *value.shape[1:], generator=generator) for value in values]
+            values = tuple(torch.cat([v[:-1], n, v[-1:]]) for v, n in zip(values, new, strict=True))
         return Moving(values)
     shapes = {
         "block": [(c, c)] * 2, "products": [(D, D)] * 2, "factors": [(key, D)] * 3 + [(D, key)]
     }[stage.weights]  # fmt: skip
-    generator = torch.Generator().manual_seed(seed)
     return Moving(tuple(std * torch.randn(layers, heads, *shape, generator=generator) for shape in shapes))
 
 
