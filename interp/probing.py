@@ -35,7 +35,7 @@ from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 from interp.probes.selectivity import Selectivity, above, above_untrained
-from interp.probes.targets import KINDS, Target, default_targets, find_targets
+from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_targets, find_targets
 from interp.provenance import checkpoint_info, provenance
 from interp.published import SOUND, WEAKNESSES, default_protocols, find_protocols, published_scores
 from interp.results import Erasure, ImplicitFit, ProbeReport, ProbeScore, ProbeTarget, Transplant
