@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interp.reports.behaviour_findings import behaviour_finding, last_matches, mark_text, shift_finding
+from interp.reports.behaviour_findings import (
+    behaviour_finding,
+    last_matches,
+    mark_text,
+    share_text,
+    shift_finding,
+    weights_finding,
+)
 from interp.reports.numbers import DASH, interval, is_finite, number
 from interp.reports.plots import (
     SYMBOLS,
@@ -47,6 +54,7 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
     found = analysis.behaviour
     if found is None or not found.matches:
         return None
+    fitted = weights_finding(found)
     series, solvers = _series(found), {solver.name: solver for solver in found.solvers}
     depths = layer_axis(sorted({entry.layer for entry in found.matches}), "layers run")
     near, steps = [], []
@@ -74,9 +82,10 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
     return Figure(
         name="trajectory",
         finding=behaviour_finding(found),
-        description="This is behaviour, seen from outside: it does not say what the network is. After every layer the "
-        "weights by which it would predict are compared with all iterates of each solver: E|w − w_k|² / E|w|², 0 for "
-        "the same weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
+        description=(f"{fitted}. " if fitted else "")
+        + "This is behaviour, seen from outside: it does not say what the network is. After every layer the weights by "
+        "which it would predict are compared with all iterates of each solver: E|w − w_k|² / E|w|², 0 for the same "
+        "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
         "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
         "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
         f"distances below {_LEAST:g} are drawn there.",
@@ -99,7 +108,7 @@ def _near(series: Series, own: list[Match], solver: Solver) -> dict[str, Any]:
             max(entry.distance or 0.0, _LEAST),
             None,
             f"{series.label}, best at {mark_text(solver, entry.best)} {solver.unit}: "
-            f"{interval(entry.distance, entry.distance_ci)}",
+            f"{share_text(entry.distance, entry.distance_ci)}",
         )
         for entry in own
     ]
@@ -130,7 +139,7 @@ def _row(found: Behaviour, solver: Solver, entry: Match) -> tuple[str, ...]:
         solver.label,
         str(entry.layer),
         _mark(solver, entry) + (" (penalty)" if solver.unit == "penalty" else ""),
-        interval(entry.distance, entry.distance_ci),
+        share_text(entry.distance, entry.distance_ci),
         number(entry.at_budget, 3),
         interval(entry.similarity, entry.similarity_ci),
         number(null, 3),
@@ -154,7 +163,7 @@ def shift_figure(analysis: Analysis) -> Figure | None:
                 k + aside,
                 max(v, _LEAST),
                 None,
-                f"{series[name].label}, {s.label}: {interval(v, s.disagreement_ci[name])}",
+                f"{series[name].label}, {s.label}: {share_text(v, s.disagreement_ci[name])}",
             )
             for k, s, v in kept
         ]
@@ -163,7 +172,7 @@ def shift_figure(analysis: Analysis) -> Figure | None:
     names = [shift.name for shift in found.shifts]
     ends = [-0.5, len(names) - 0.5]
     x = axis("prompts", tickvals=list(range(len(names))), ticktext=names, range=ends, showgrid=False, zeroline=False)
-    sensed = {solver.name: interval(solver.sensitivity, solver.sensitivity_ci) for solver in found.solvers}
+    sensed = {solver.name: share_text(solver.sensitivity, solver.sensitivity_ci) for solver in found.solvers}
     return Figure(
         name="shifts",
         finding=shift_finding(found),
@@ -194,4 +203,4 @@ def shift_figure(analysis: Analysis) -> Figure | None:
 
 def _cell(found: Behaviour, shift: int, name: str) -> str:
     entry = found.shifts[shift]
-    return interval(entry.disagreement.get(name), entry.disagreement_ci.get(name, (None, None)))
+    return share_text(entry.disagreement.get(name), entry.disagreement_ci.get(name, (None, None)))

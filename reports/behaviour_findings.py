@@ -3,12 +3,47 @@
 from __future__ import annotations
 
 from interp.reports.findings import listed
-from interp.reports.numbers import interval, is_finite, number, percent
+from interp.reports.numbers import DASH, interval, is_finite, number, percent
 from interp.results import Behaviour, Match, Solver
 
-__all__ = ["behaviour_finding", "iterate_text", "last_matches", "mark_text", "shift_finding", "similarity_finding"]
+__all__ = [
+    "behaviour_finding",
+    "iterate_text",
+    "last_matches",
+    "mark_text",
+    "share_text",
+    "shift_finding",
+    "similarity_finding",
+    "weights_finding",
+]
 
 AGREES = 0.01  # predictions that agree to 1 % of their mean square
+
+
+_FITTED = {"tokens": "the tokens of every prompt", "queries": "the answers to other queries in every prompt"}
+
+
+def share_text(value: float | None, bounds: tuple[float | None, float | None]) -> str:
+    """A share that is missed, with its interval; it may exceed 1."""
+    if not is_finite(value):
+        return DASH
+    low, high = bounds
+    return (
+        f"{number(value, 2)} [{number(low, 2)}, {number(high, 2)}]"
+        if is_finite(low) and is_finite(high)
+        else number(value, 2)
+    )
+
+
+def weights_finding(found: Behaviour) -> str:
+    """What the compared weights are worth, where they are a fit; empty where they are exact."""
+    if found.weights not in _FITTED:
+        return ""
+    r2 = found.linearity_r2[-1] if found.linearity_r2 else None
+    return (
+        f"The network's weights are a fit to {_FITTED[found.weights]}; after the last layer it accounts for "
+        f"{percent(r2)} of the variance"
+    )
 
 
 def last_matches(found: Behaviour) -> dict[str, Match]:
@@ -47,7 +82,7 @@ def behaviour_finding(found: Behaviour) -> str:
     if not last:
         return "Nothing could be compared with classical solvers"
     entry = next(iter(last.values())) if found.closest is None else last[found.closest]
-    missed = f"it misses {interval(entry.distance, entry.distance_ci)} of the energy of the network's weights"
+    missed = f"it misses {share_text(entry.distance, entry.distance_ci)} of the energy of the network's weights"
     if found.closest is None:
         return (
             f"Behaves like no classical solver with fixed numbers: the closest is {iterate_text(found, entry)}, and "
@@ -81,7 +116,7 @@ def shift_finding(found: Behaviour) -> str:
     if not apart:
         return f"Outside the task, too, it predicts what {_label(found, name)} does, to {percent(AGREES)} everywhere"
     worst = max(known, key=lambda s: s.disagreement[name] or 0.0)
-    most = f"{worst.label} ({interval(worst.disagreement[name], worst.disagreement_ci[name])})"
+    most = f"{worst.label} ({share_text(worst.disagreement[name], worst.disagreement_ci[name])})"
     same = [s for s in known if s not in apart]
     if not same:
         return f"Its predictions differ from those of {_label(found, name)} everywhere, most with {most}"

@@ -12,8 +12,10 @@ from interp.reports.behaviour_findings import (
     behaviour_finding,
     last_matches,
     mark_text,
+    share_text,
     shift_finding,
     similarity_finding,
+    weights_finding,
 )
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
@@ -268,8 +270,8 @@ def _behaviour(analysis: Analysis) -> tuple[RenderableType, ...]:
         solver = solvers[name]
         unit = "(penalty)" if solver.unit == "penalty" else "step" if entry.best == 1 else "steps"
         best = f"{mark_text(solver, entry.best)} {unit}"
-        table.add(solver.label, best, interval(entry.distance, entry.distance_ci), style=style)
-    said = [text for text in (similarity_finding(found), shift_finding(found)) if text]
+        table.add(solver.label, best, share_text(entry.distance, entry.distance_ci), style=style)
+    said = [text for text in (weights_finding(found), similarity_finding(found), shift_finding(found)) if text]
     title = "As behaviour, beside classical solvers (this does not say what the network is)"
     return section(title, behaviour_finding(found), table, items(said))
 

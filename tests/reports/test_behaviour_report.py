@@ -13,7 +13,7 @@ from synthetic_behaviour import behaviour
 from test_html_report import Page
 
 from interp.reports.behaviour_figures import shift_figure, trajectory_figure
-from interp.reports.behaviour_findings import behaviour_finding, shift_finding, similarity_finding
+from interp.reports.behaviour_findings import behaviour_finding, shift_finding, similarity_finding, weights_finding
 from interp.reports.html import render_report
 from interp.reports.terminal import print_analysis
 from interp.results import Analysis, Behaviour
@@ -39,6 +39,9 @@ def test_sentences() -> None:
         "Its predictions are those of gradient descent to 1.0 % with the task itself; they differ most with twice as "
         "much noise (0.20 [0.10, 0.30])"
     )
+    fitted = dataclasses.replace(behaviour(), weights="tokens", linearity_r2=(1.0, 0.9, 0.85, 0.8))
+    assert "fit to the tokens of every prompt; after the last layer it accounts for 80 %" in weights_finding(fitted)
+    assert weights_finding(behaviour()) == ""
     nothing = dataclasses.replace(behaviour(), matches=(), shifts=())
     assert "Nothing could be compared" in behaviour_finding(nothing) and "nothing could be" in shift_finding(nothing)
 
@@ -55,7 +58,7 @@ def test_figures_hold_every_match_with_its_interval() -> None:
     assert made.table.rows[-1][2] == "12 [12, 12] (penalty)" or made.table.rows[-1][2].endswith("(penalty)")
     shifts = shift_figure(analysis())
     assert shifts is not None and shifts.table.rows[2][1] == "skipped, because most diverge"
-    assert shifts.table.rows[-1][:2] == ("sensitivity to the query", "0.010 [0.005, 0.020]")
+    assert shifts.table.rows[-1][:2] == ("sensitivity to the query", "0.010 [0.0050, 0.020]")
     for figure in (made, shifts):
         assert all(len(row) == len(figure.table.header) for row in figure.table.rows)
         for panel in figure.panels:
