@@ -93,7 +93,7 @@ class Pairs:
         solved = torch.linalg.solve(self.damped, self.current[..., None])
         return (self.B @ solved).squeeze(-1)
 
-    def richardson(self, alpha: Float[Tensor, " step"], beta: Float[Tensor, " step"]) -> Tensor:
+    def richardson(self, alpha: Float[Tensor, " alpha"], beta: Float[Tensor, " beta"]) -> Tensor:
         """Proposition 2 with as many steps as there are alpha. Raises UsageError unless there are as many beta."""
         if alpha.shape != beta.shape or alpha.ndim != 1:
             raise UsageError(f"got {tuple(alpha.shape)} alpha and {tuple(beta.shape)} beta, expected as many of both")

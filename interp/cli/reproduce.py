@@ -9,27 +9,34 @@ from typing import Any
 
 import click
 
-from interp.cli.running import expect_writable, progress_line
+from interp.cli.running import expect_writable, progress_line, use_one_thread
 
 __all__ = ["command"]
 
 
 @click.command("reproduce")
-@click.argument("paper", type=click.Choice(["versatile"]))
+@click.argument("paper", type=click.Choice(["mesa", "versatile"]))
 @click.option(
-    "--cells", metavar="NAMES", help="Train these, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships."
+    "--cells",
+    metavar="NAMES",
+    help="Make these anew, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships.",
 )
-@click.option(
-    "--out", metavar="RESULTS.json", default="versatile.json", show_default=True, help="Where results are kept."
-)
+@click.option("--out", metavar="RESULTS.json", help="Where results are kept [default: PAPER.json].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def command(paper: str, cells: str | None, out: str, as_json: bool) -> None:
-    """Reproduce Table 1 of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression).
+def command(paper: str, cells: str | None, out: str | None, as_json: bool) -> None:
+    """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1) or
+    mesa (von Oswald et al. 2023, linear dynamics; cells are the groups losses, compression and probes, measured on the
+    models that ship).
 
-    A cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135 (levels).
+    In versatile a cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135
+    (levels).
     Cells that the results file already holds are not trained again, an interrupted cell goes on where it stopped, and
     each trained model is written beside the results.
     """
+    out = f"{paper}.json" if out is None else out
+    if paper == "mesa":
+        _mesa(cells, Path(out), as_json)
+        return
     if cells is None:
         from interp.models.training.versatile import shipped_results
 
@@ -45,6 +52,56 @@ def command(paper: str, cells: str | None, out: str, as_json: bool) -> None:
     _print(table)
     if cells is not None:
         click.echo(f"\nResults: {out}")
+
+
+MESA_UNIT = "half the squared error of the next state, mean over positions; compression: ratios to the network's own"
+MESA_SEQUENCES, MESA_SEED = 4096, 20_230_911
+
+
+def _mesa(cells: str | None, out: Path, as_json: bool) -> None:
+    with progress_line() as progress:
+        progress("loading")
+        from interp.mesa_paper import GROUPS, measure, shipped_results
+
+        if cells is None:
+            found = shipped_results()
+        else:
+            names = list(GROUPS) if cells == "all" else [name.strip() for name in cells.split(",") if name.strip()]
+            expect_writable("--out", out)
+            use_one_thread()
+            found = measure(names, out, MESA_SEQUENCES, MESA_SEED, progress)
+    table = [{"group": group, **row} for group, part in found.items() for row in part["rows"]]
+    if as_json:
+        click.echo(json.dumps({"paper": "mesa", "unit": MESA_UNIT, "cells": table}))
+        return
+    _print_mesa(table)
+    if cells is not None:
+        click.echo(f"\nResults: {out}")
+
+
+def _print_mesa(table: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=None, title="Half the squared error of the next state; compression: ratios", title_justify="left")
+    for heading in ("cell", "paper", "ours ± stderr", "ratio ± stderr", "within bar"):
+        shown.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)
+    for row in table:
+        paper, ours, ratio = (row[key] for key in ("paper", "ours", "ratio"))
+        shown.add_row(
+            row["cell"],
+            "" if paper is None else f"{paper:.3g}",
+            "not trained yet" if ours is None else f"{ours:.4g} ± {row['stderr']:.1g}",
+            "" if ratio is None else f"{ratio:.3g} ± {row['ratio_stderr']:.1g}",
+            {True: "yes", False: "no", None: ""}[row["within_bar"]],
+        )
+    Console().print(shown)
+    judged = [row for row in table if row["within_bar"] is not None]
+    met, missing = sum(row["within_bar"] for row in judged), sum(row["ours"] is None for row in table)
+    click.echo(
+        f"\n{met} of {len(judged)} figures ({missing} more are missing) are within the bar: losses at most 3 % above the paper's, compressed and "
+        f"interpolated networks at most 5 % above their own."
+    )
 
 
 def _train(names: str, out: Path) -> dict[str, dict[str, Any]]:

@@ -35,8 +35,10 @@ def command(as_json: bool) -> None:
 LEGEND = (
     "weights        what was trained: the two omegas of GD++ (gd++), diagonal P and Q\n"
     "               (diag), all of P and Q (full), or Q alone with P = I (merged);\n"
-    "               of low rank (sketch), or one head per machine (machines)\n"
-    "adjusted loss  half the mean squared error above the best possible one\n\n"
+    "               of low rank (sketch), or one head per machine (machines); of causal\n"
+    "               models: what the last stage of training moved\n"
+    "loss           half the mean squared error above the best possible one; of causal\n"
+    "               models half the squared error of the next state\n\n"
     "Next: interp-probe zoo:NAME"
 )
 
@@ -46,7 +48,7 @@ def _print(models: list[Inspection]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("name", "layers", "heads", "noise", "weights", "adjusted loss"):
+    for header in ("name", "layers", "heads", "noise", "weights", "loss"):
         table.add_column(header, no_wrap=True)
     for model in models:
         if model.spec is not None:
@@ -67,9 +69,11 @@ def _noise(task: Mapping[str, Any] | None) -> str:
 
 
 def _training(provenance: Mapping[str, Any]) -> tuple[str, str]:
-    """What was trained and how far above the optimum it came, as far as the file says."""
-    recipe, loss = provenance.get("recipe"), provenance.get("adjusted_loss")
+    """What was trained and what loss it came to, as far as the file says."""
+    recipe, loss = provenance.get("recipe"), provenance.get("adjusted_loss", provenance.get("loss"))
+    stages = recipe["optimiser"].get("stages") if recipe else None
+    named = stages[-1]["weights"] if stages else ""
     return (
-        recipe["model"].get("parametrisation", recipe["model"].get("regime", "")) if recipe else "",
+        recipe["model"].get("parametrisation", recipe["model"].get("regime", named)) if recipe else "",
         f"{loss['mean']:.3g} ± {loss['stderr']:.1g}" if loss else "",
     )
