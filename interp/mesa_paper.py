@@ -113,15 +113,15 @@ def _half_errors(prediction: Tensor, drawn: DynamicsPrompts) -> Tensor:
 def _row(
     name: str, paper: float | None, ours: float | None, stderr: float | None, bar: float | None, **more: Any
 ) -> dict[str, Any]:
-    known = paper is not None and ours is not None
+    ratio = ours / paper if paper is not None and ours is not None else None
     return {
         "cell": name,
         "paper": paper,
         "ours": ours,
         "stderr": stderr,
-        "ratio": ours / paper if known else None,
-        "ratio_stderr": stderr / paper if known and stderr is not None else None,
-        "within_bar": None if bar is None or not known else ours <= bar * paper,
+        "ratio": ratio,
+        "ratio_stderr": stderr / paper if paper is not None and stderr is not None else None,
+        "within_bar": None if bar is None or ratio is None else ratio <= bar,
         **more,
     }
 

@@ -99,8 +99,8 @@ def _print_mesa(table: list[dict[str, Any]]) -> None:
     judged = [row for row in table if row["within_bar"] is not None]
     met, missing = sum(row["within_bar"] for row in judged), sum(row["ours"] is None for row in table)
     click.echo(
-        f"\n{met} of {len(judged)} figures ({missing} more are missing) are within the bar: losses at most 3 % above the paper's, compressed and "
-        f"interpolated networks at most 5 % above their own."
+        f"\n{met} of {len(judged)} figures ({missing} more are missing) are within the bar: losses at most 3 % above "
+        f"the paper's, compressed and interpolated networks at most 5 % above their own."
     )
 
 
