@@ -135,3 +135,22 @@ def test_mistakes_have_one_line_messages(path, value, hint):
     with pytest.raises(LayoutError, match=hint) as caught:
         SequenceRecipe.from_dict(fields)
     assert isinstance(caught.value, InterpProbeError) and "\n" not in str(caught.value)
+
+
+def test_a_network_is_grown_before_its_last_layer_and_projected_on_blocks():
+    spec = recipe().spec
+    generator = torch.Generator().manual_seed(0)
+    Q, P = (torch.randn(2, 1, 12, 12, generator=generator) for _ in range(2))
+    q, p = start(Stage(weights="block", steps=1, rate=1.0), spec, 4, 1, 5, 1e-3, (Q, P), 0).values
+    assert q.shape == p.shape == (4, 1, 4, 4)
+    for layer, before in ((0, 0), (3, 1)):
+        for value, whole in ((q, Q), (p, P)):
+            means = whole[before, 0].reshape(4, 3, 4, 3).diagonal(dim1=1, dim2=3).mean(-1)
+            torch.testing.assert_close(value[layer, 0], means)
+    assert float(q[1:3].abs().max()) < 0.01
+
+
+def test_stages_never_lose_layers():
+    stage = {"weights": "block", "steps": 3, "rate": 1.0}
+    with pytest.raises(LayoutError, match="never fewer"):
+        recipe(stages=[{**stage, "layers": 2}, stage])
