@@ -176,7 +176,7 @@ def task_sentence(
         figures = f" (mean squared error {network:.3g}; predicting zero {null:.3g}, optimum {optimum})"
     if not solves:
         return f"Does not solve the task{figures}."
-    return f"It solves the task{figures}, {share:.0%} of what the optimum gains."
+    return f"It solves the task{figures}, {100 * (share or 0.0):.0f} % of what the optimum gains."
 
 
 def score_words(score: Score) -> str:

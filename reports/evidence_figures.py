@@ -73,7 +73,7 @@ def swap_figure(analysis: Analysis) -> Figure | None:
         points = [
             Point(
                 layer + shift,
-                o.change if _clear(o) else -1.0,
+                _drawn(o, ceiling),
                 o.change_stderr,
                 f"layer {layer}, {label(series.label)}: {change_text(o)}; R² {interval(o.fidelity, o.fidelity_ci)}",
             )
@@ -93,7 +93,7 @@ def swap_figure(analysis: Analysis) -> Figure | None:
         description=f"One layer of the network at a time is replaced by that layer of the {algorithm(analysis)}, "
         f"the others stay; on {analysis.evidence.replaced} prompts that were not fitted. As a control the layer is "
         f"left out: where that costs nothing, replacing it proves nothing.{beside} Bars are 95 % intervals."
-        f"{_edges([o.change if _clear(o) else -1.0 for o in known if is_finite(o.change)], floor, ceiling)}",
+        f"{_edges([_drawn(o, ceiling) for o in known], floor, ceiling)}",
         panels=(Panel(name="swaps", title="", data=traces, layout=layout(x, y), height=320),),
         legend=tuple(series for series, _ in kinds),
         table=Table(
@@ -115,9 +115,11 @@ def swap_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _clear(outcome: Outcome) -> bool:
-    """Whether the error surely changes; what may be 0 has no place on a log axis."""
-    return abs(outcome.change or 0.0) > Z95 * (outcome.change_stderr or 0.0)
+def _drawn(outcome: Outcome, ceiling: float) -> float:
+    """The rise of the error, or -1 where it may be none, which has no place on a log axis. A mean that a few exploding
+    prompts lift beyond the axis is large, however unsure."""
+    change = outcome.change or 0.0
+    return change if change > min(Z95 * (outcome.change_stderr or 0.0), ceiling) else -1.0
 
 
 def _swapped(analysis: Analysis) -> Series:
@@ -195,7 +197,7 @@ _AXES = {
     "context": "examples in the prompt",
     "noise": "noise σ (label units)",
     "scale": "inputs, times as large",
-    "covariance": "largest / smallest variance factor",
+    "covariance": "variance, largest : smallest",
 }
 
 
@@ -272,7 +274,7 @@ def _stress_panel(entry: Stress) -> Panel:
         ticks = _spread([p.value for p in points])
         x = axis(title, type="log", tickvals=ticks, ticktext=[f"{v:.3g}" for v in ticks], zeroline=False)
     shares = [_SMALLEST * 10**k for k in range(7)]
-    y = axis("variance unexplained", type="log", tickvals=shares, ticktext=[f"{100 * v:.3g} %" for v in shares])
+    y = axis("variance unexplained", type="log", tickvals=shares, ticktext=[f"{100 * v:g} %" for v in shares])
     y["range"] = [math.log10(_SMALLEST) - 0.2, math.log10(_LARGEST) + 0.2]
     trained = [p.value for p in points if p.trained]
     shapes_ = [_rule(AGREES)]
@@ -287,7 +289,7 @@ def _stress_panel(entry: Stress) -> Panel:
 def _spread(values: Sequence[float]) -> list[float]:
     """Those of the values whose labels do not touch on a log axis, the ends among them."""
     first, last = values[0], values[-1]
-    apart, kept = 0.18 * math.log(last / first), [first]
+    apart, kept = 0.2 * math.log(last / first), [first]
     for value in values[1:-1]:
         if math.log(value / kept[-1]) >= apart and math.log(last / value) >= apart:
             kept.append(value)

@@ -15,6 +15,7 @@
   const last = checkpoints.length - 1;
   const start = () => ({ m: "Q", part: "file", view: kind === "pair" ? "a" : "b", layer: 0, head: 0, index: kind === "pair" ? 1 : last, limits: "own", limit: null, cell: null });
   let state = start();
+  let opened = false;
   let drawn = null; /* what the map shows now: values, marks, limit */
 
   // The address -----------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@
     byId("meaning").textContent = meaning();
   }
 
-  const percent = (share) => `${Number((100 * share).toPrecision(3))} %`;
+  const percent = (share) => `${share < 1e-12 ? 0 : Number((100 * share).toPrecision(3))} %`; /* less is rounding */
 
   function meaning() {
     const entry = checkpoints[state.view === "a" ? 0 : state.index], parts = [];
@@ -196,9 +197,16 @@
     showControls();
     showWords(showMarks());
     drawMap();
+    toAddress();
+    if (opened) showRest();
+    else setTimeout(showRest); /* the first map is seen before the rest is made */
+    opened = true;
+  }
+
+  function showRest() {
     showCell();
     showTable();
-    toAddress();
+    document.documentElement.dataset.ready = "yes";
   }
 
   function change(fields) {
@@ -354,5 +362,4 @@
   fromAddress();
   addEventListener("hashchange", () => { fromAddress(); show(); });
   Page.onColours(show);
-  document.documentElement.dataset.ready = "yes";
 })();

@@ -89,7 +89,7 @@ const Panels = (() => {
   }
 
   const cut = (text) => (text.length > 28 ? `${text.slice(0, 27)}…` : text);
-  const nice = (name) => name.replace("omega_", "ω ").replace("tau_", "τ ");
+  const nice = (name) => name.replace("omega_", "ω_").replace("tau_", "τ_");
 
   function coefficientPanels(state, [r, c]) {
     const block = `${tokens[channelOf[r]][0]} × ${tokens[channelOf[c]][0]}`;

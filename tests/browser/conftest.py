@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import shutil
 import sys
@@ -12,7 +13,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+from explored_pages import HOSTILE, Explorer, Open, network, opened_page, regauged
 
+from interp.checkpoints.canonical import write_checkpoint
+from interp.exploration import explore
+from interp.models.transformer import LinearTransformer
+from interp.reports.explorer import render_explorer
 from interp.reports.html import render_report, write_report
 from interp.results import Analysis, ProbeReport
 
@@ -118,3 +125,66 @@ def open_report(
     yield opener
     for context in contexts:
         context.close()
+
+
+# --- the explorer ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[LinearTransformer]]]:
+    """Every kind of page, with the networks it shows."""
+    folder = tmp_path_factory.mktemp("explorer")
+
+    def page(name: str, models: dict[str, LinearTransformer]) -> tuple[Path, list[LinearTransformer]]:
+        (folder / name).mkdir()
+        paths = [folder / name / f"{stem}.safetensors" for stem in models]
+        for path, model in zip(paths, models.values(), strict=True):
+            write_checkpoint(model, path)
+        made = render_explorer(explore([str(path) for path in paths]))
+        made.write(folder / f"{name}.html")
+        return folder / f"{name}.html", list(models.values())
+
+    bad = network(1)
+    bad.Q[1, 0, 2, 3], bad.Q[1, 0, 0, 1], bad.Q[1, 0, 3, 0] = float("nan"), float("inf"), -float("inf")
+    nearly = regauged(dataclasses.replace(network(0), P=network(0).P * 1.01))
+    steps = {f"step_{step}": network(min(step, 500)) for step in (0, 10, 20, 500, 4000)}
+    return {
+        "single": page("single", {"one": network(0)}),
+        "float32": page("float32", {"one": network(0).to(torch.float32)}),
+        "bad": page("bad", {"diverged": bad}),
+        "pair": page("pair", {"a": network(0), "b": nearly}),
+        "steps": page("steps", steps),
+        "hostile": page("hostile", {"<img src=x onerror=alert(1)>": network(2, spec=HOSTILE)}),
+    }
+
+
+@pytest.fixture(scope="module")
+def kept(browser: Any) -> Iterator[dict[str, Explorer]]:
+    """Pages that stay open from test to test: the fragment says all that is shown."""
+    opened: dict[str, Explorer] = {}
+    yield opened
+    for explorer in opened.values():
+        explorer.page.context.close()
+
+
+@pytest.fixture
+def show(browser: Any, pages: dict[str, Any], kept: dict[str, Explorer]) -> Iterator[Open]:
+    """``show(kind)``: that page, at the address of ``fragment``; a page of its own where more is asked for."""
+    fresh: list[Explorer] = []
+
+    def opener(kind: str | Path, fragment: str = "l=0", **more: Any) -> Explorer:
+        if isinstance(kind, Path) or more:
+            fresh.append(opened_page(browser, kind if isinstance(kind, Path) else pages[kind][0], fragment, **more))
+            return fresh[-1]
+        if kind not in kept:
+            kept[kind] = opened_page(browser, pages[kind][0], fragment)
+            return kept[kind]
+        page = kept[kind].page
+        page.goto(f"{kept[kind].url}#{fragment}")
+        page.evaluate("document.activeElement.blur(); new Promise((done) => setTimeout(done, 50))")
+        page.locator("html[data-ready=yes]").wait_for(state="attached")
+        return kept[kind]
+
+    yield opener
+    for explorer in fresh:
+        explorer.page.context.close()

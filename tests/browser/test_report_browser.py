@@ -129,7 +129,7 @@ def test_hover_shows_what_the_regression_section_holds(open_report: Open, analys
     step = known.step[3].bins[6]
     assert hover(opened, "plot-step-3", step.x, step.observed) == f"layer 3: {estimate(step.observed, step.stderr)}"
     assert "worth: 0.63 ± 0.03" in hover(opened, "plot-omegas-0", 0.63, "ω<sub>xy</sub> + ω<sub>yy</sub>")
-    assert hover(opened, "plot-momentum", 3 + 0.12 * -0.5, 0.83) == "layer 3, w: along the momentum u: R² = 0.830"
+    assert hover(opened, "plot-momentum", 3 + 0.12 * -0.5, 0.83) == "layer 3, w: along the momentum u: R² = 0.8300"
 
 
 def test_hover_on_what_is_left_and_on_a_preconditioner(open_report: Open, analyses: dict[str, Analysis]) -> None:
@@ -312,7 +312,8 @@ def test_works_in_a_sandboxed_frame(open_report: Open) -> None:
     """As a notebook shows it."""
     opened = open_report("diag", frame=True)
     frame = opened.page.frame_locator("iframe")
-    frame.locator("#heatmap-P.js-plotly-plot").wait_for()
+    frame.locator("html[data-drawn=all]").wait_for(state="attached", timeout=120_000)  # when the machine is busy
+    assert frame.locator("#heatmap-P.js-plotly-plot").count() == 1
     assert frame.locator("#verdict h2").text_content() == "recognized: diag"
     assert opened.complaints == []
 

@@ -156,7 +156,7 @@ def test_the_verdict_in_words(setting: Setting) -> None:
     assert found.summary.startswith("It runs diag: its predictions on fresh prompts follow x ← x + ω_xx Σ x")
     assert "with 6 numbers to R² = 0.99712 [0.99620, 0.99790]." in found.summary
     assert found.summary.endswith(
-        "It solves the task (mean squared error 0.5; predicting zero 10, optimum 0.25), 80% of what the optimum gains."
+        "It solves the task (mean squared error 0.5; predicting zero 10, optimum 0.25), 80 % of what the optimum gains."
     )
 
 

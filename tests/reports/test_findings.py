@@ -142,3 +142,20 @@ def test_the_formula_is_that_of_the_family_where_the_layers_show_another_fit() -
 @pytest.mark.parametrize("kind", ["unrecognized", "empty", "all-none"])
 def test_no_formula_without_a_family(kind: str) -> None:
     assert layer_formulas(synthetic_analyses.many()[kind]) is None
+
+
+@pytest.mark.parametrize(
+    ("noise", "said"),
+    [
+        ({"uniform": [0.0, 5.0]}, "of the noise the size σ differs from prompt to prompt, between 0.0 and 5.0."),
+        ({"choice": [1.0, 3.0]}, "of the noise the size σ is one of 1.0 and 3.0."),
+        ({"fixed": 0.0}, "of the noise the size σ is 0.0."),
+        ("damaged", "never shown."),
+        ({"uniform": []}, "between —."),
+    ],
+)
+def test_what_is_asked_of_the_network(noise: object, said: str) -> None:
+    base = synthetic_analyses.analysis()
+    words = findings.task_in_words(dataclasses.replace(base, task=base.task | {"noise": noise}))  # type: ignore[operator]
+    assert words.startswith("To predict ⟨w, x⟩ for a new x from 20 examples") and words.endswith(said)
+    assert findings.task_in_words(dataclasses.replace(base, task={"name": "linear_dynamics"})) == ""
