@@ -148,7 +148,7 @@ def test_hover_on_what_is_left_and_on_a_preconditioner(open_report: Open, analys
 def test_hover_on_probes_shows_scores_and_controls(open_report: Open) -> None:
     opened = open_report("probes-query")
     assert hover(opened, "plot-probe-0-map", 4, 1) == (
-        "label, layer 4, the query: R² = 0.90 [0.87, 0.93]untrained 0.05, above: +0.85 [+0.82, +0.88]"
+        "label, after 4 layers, the query: R² = 0.90 [0.87, 0.93]untrained 0.05, above: +0.85 [+0.82, +0.88]"
         "shuffled -0.01, above: +0.91 [+0.88, +0.94]inputs 0.01, above: +0.89 [+0.86, +0.92]"
     )
     shown = hover(opened, "plot-probe-0-depth-1", 3, 0.01 + 0.04 * 3 / 4)
