@@ -17,6 +17,7 @@ from interp.behaviour import describe_behaviour
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.closed_form.analysis import analyse_simple_regression
+from interp.completion import completion_panel, describe_completion, implicit_completion, law_of
 from interp.estimates import predict
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
 from interp.identification import Candidate
@@ -25,7 +26,7 @@ from interp.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts, SimpleRegression
+from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, SimpleRegression
 from interp.preconditioner import describe_preconditioners
 from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
@@ -72,6 +73,8 @@ def analyse(
         "weights": recorded_weights(model),
     }
     found = identify(subject, prompts, seeds[:3], progress)
+    if isinstance(task, MatrixCompletion):
+        return Analysis(**origin, **_completion(subject, task, found, seeds, progress))
     progress("comparing with classical solvers")
     behaviour = describe_behaviour(model, task, seeds[9])
     behaves = behaviour if isinstance(behaviour, Behaviour) else None
@@ -101,7 +104,7 @@ def analyse(
     losses = summarise(panels, squares)
     solves, share = solves_task(squares)
 
-    tried = None if best is None else _tried(found, best, subject, seeds[8], progress)
+    tried = None if best is None else _tried(found, best, subject, task, seeds[8], progress)
 
     progress("measuring how it adapts to noise")
     regression = None
@@ -160,11 +163,56 @@ def analyse(
     )
 
 
-def _tried(
+def _completion(
+    subject: Subject,
+    task: MatrixCompletion,
+    found: Identified | str,
+    seeds: Sequence[int],
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """The fields of the analysis of a network for matrix completion."""
+    if isinstance(found, str):
+        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found,))
+        return {"layers": (), "families": (), "verdict": no_verdict(found), "evidence": nothing, "implicit": ()}
+    network, chosen, best, held_out = found.network, found.chosen, found.closest, found.held_out
+    model, spec = subject.model, subject.model.spec
+    progress("measuring losses")
+    panels = [completion_panel(task, network.layers), _network_panel(network, spec)]
+    if best is not None:
+        panels.append(_recovered_panel(best, spec, chosen is not None))
+    count = affordable_prompts(model.layers, model.heads, spec.width, task.context, least=held_out.drawn.count)
+    squares = squared_errors(
+        lambda n, s: usable(model, task.sample(n, s))[0], panels, count, task.most_prompts, seeds[4]
+    )
+    losses = summarise(panels, squares)
+    solves, share = solves_task(squares)
+    tried = None if best is None else _replaced(found, best, subject, seeds[8], progress)
+    progress("looking for EAGLE")
+    completion = describe_completion(found, spec, task, seeds[5])
+    notes = [found.note] if found.note is not None else []
+    return {
+        "layers": describe_layers(network, spec, found.live, found.candidates, chosen),
+        "families": family_rows(found.candidates, chosen, found.why, held_out.drawn.target.flatten(1)),
+        "verdict": verdict(chosen, best, solves, share, losses, law_of(completion)),
+        "evidence": Evidence(
+            prompts=len(squares["network"]),
+            held_out=held_out.drawn.count,
+            losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
+            depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
+            notes=(*notes, f"probes and what noise does: skipped, because the task is {task.name}"),
+            **(tried or {}),
+        ),
+        "implicit": implicit_completion(held_out, spec),
+        "recovered": None if chosen is None else describe_recovered(chosen, spec, task),
+        "completion": completion,
+    }
+
+
+def _replaced(
     found: Identified, best: Candidate, subject: Subject, seed: int, progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """The fields of the evidence that come from running the recovered algorithm, or the closest family, in the
-    network's place: layer by layer, by degrees, and outside the training distribution."""
+    network's place: layer by layer, and by degrees."""
     assert best.parametrisation is not None and best.fit is not None  # a scored candidate has both
     network, held_out, spec = found.network, found.held_out, subject.model.spec
     count = min(held_out.drawn.count, affordable(network.layers, subject.model.heads, spec.width))
@@ -179,8 +227,22 @@ def _tried(
         "interpolation": interpolation(network, recovered, bench),
         "absorption": absorption(network, spec, found.live, bench.prompts, bench.reference, seeds[0]),
     }
+    return fields
+
+
+def _tried(
+    found: Identified,
+    best: Candidate,
+    subject: Subject,
+    task: NoisyRegression,
+    seed: int,
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """The same, and outside the training distribution."""
+    fields = _replaced(found, best, subject, seed, progress)
+    own = int(np.random.SeedSequence(seed).generate_state(2)[1])
     progress("leaving the training distribution")
-    return fields | {"stress": stress(subject.model, best, subject.task, STRESS_PROMPTS, seeds[1])}
+    return fields | {"stress": stress(subject.model, best, task, STRESS_PROMPTS, own)}
 
 
 def _is_simple(spec: ModelSpec) -> bool:
@@ -193,7 +255,7 @@ def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:
     """The network, and its read-out after every layer."""
     names = [f"layer-{layer}" for layer in range(network.layers + 1)]
 
-    def run(drawn: RegressionPrompts) -> Mapping[str, Tensor]:
+    def run(drawn: ContextPrompts) -> Mapping[str, Tensor]:
         prompts = gram_prompts(drawn, spec)
         tokens = forward(network, prompts.gram, prompts.query).queries
         read = dict(zip(names, (prompts.read(t) for t in tokens), strict=True))

@@ -20,7 +20,7 @@ from torch import Tensor
 from interp.models.errors import LayoutError
 from interp.models.specification import Channel, ModelSpec
 
-__all__ = ["BasisLayers", "BasisMap", "BlockMap", "TraceMap", "omega_maps", "trace_maps"]
+__all__ = ["BasisLayers", "BasisMap", "BlockMap", "LayerwiseBasis", "TraceMap", "omega_maps", "trace_maps"]
 
 
 @runtime_checkable
@@ -167,3 +167,26 @@ class BasisLayers:
         for value, basis in zip(self.coefficients[layer], self.maps, strict=True):
             basis.add_pullback(total, cotangent, self.scale * float(value))
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class LayerwiseBasis:
+    """The same where every layer has maps of its own."""
+
+    maps: tuple[tuple[BasisMap, ...], ...]
+    coefficients: Float[Tensor, "layer map"]
+    scale: float
+    residual: float
+
+    @property
+    def layers(self) -> int:
+        return self.coefficients.shape[0]
+
+    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+        return self._alone(layer).update(0, gram)
+
+    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+        return self._alone(layer).pullback(0, cotangent)
+
+    def _alone(self, layer: int) -> BasisLayers:
+        return BasisLayers(self.maps[layer], self.coefficients[layer : layer + 1], self.scale, self.residual)

@@ -21,12 +21,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.basis import BasisLayers, BasisMap, omega_maps, trace_maps
+from interp.basis import BasisLayers, BasisMap, LayerwiseBasis, omega_maps, trace_maps
 from interp.gauge import LiveCoordinates
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
+from interp.structure import Machines, Sketch, machine_maps, sketch_maps
 
-__all__ = ["FAMILIES", "BasisFamily", "Family", "PreconditionedGD", "family"]
+__all__ = ["FAMILIES", "STRUCTURED", "BasisFamily", "Family", "PreconditionedGD", "SketchedFamily", "family"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,10 @@ class Family:
     # A family with a free matrix must earn its place: gain in fidelity over a smaller family that it takes to prefer
     # it.
     worth: float
+    algorithm: str = ""  # what the verdict calls it; empty: its name
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "algorithm", self.algorithm or self.name)
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -61,8 +66,27 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+# Where a layer sees part of x at a time (``interp.structure``); what it sees is read off the weights, not fitted.
+STRUCTURED: tuple[Family, ...] = (
+    Family(
+        name="gd++ (sketched)",
+        formula="x ← x + ω_xx Π Σ Π x;  y ← y + ω_yx ⟨α, Π x⟩",
+        contains=("gd", "gd++"),
+        worth=0.005,
+        algorithm="gd++",
+    ),
+    Family(
+        name="gd++ (machines)",
+        formula="x_μ ← x_μ + ω_xx Σ_μμ x_μ;  y ← y + ω_yx ⟨α, x⟩",
+        contains=("gd", "gd++"),
+        worth=0.005,
+        algorithm="gd++",
+    ),
+)
+
+
 def family(name: str) -> Family:
-    return next(f for f in FAMILIES if f.name == name)
+    return next(f for f in FAMILIES + STRUCTURED if f.name == name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +109,13 @@ class BasisFamily:
         }[name]
         layers = range(live.maps.shape[0])
         return cls(chosen, tuple(tuple(live.of(m, i) for m in chosen) for i in layers), scale, float(spec.residual))
+
+    @classmethod
+    def on_machines(cls, machines: Machines, spec: ModelSpec, live: LiveCoordinates, scale: float) -> BasisFamily:
+        """gd++ where every machine conditions its own inputs."""
+        maps = machine_maps(spec, machines)
+        layers = range(live.maps.shape[0])
+        return cls(maps, tuple(tuple(live.of(m, i) for m in maps) for i in layers), scale, float(spec.residual))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -111,6 +142,30 @@ class BasisFamily:
 
     def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
         return BasisLayers(self.maps, self.table(theta), self.scale, self.residual)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedFamily(BasisFamily):
+    """gd++ in a subspace of x that changes from layer to layer; ``maps`` are those of the first layer."""
+
+    by_layer: tuple[tuple[BasisMap, ...], ...]
+    sketch: Sketch
+
+    @classmethod
+    def of(cls, sketch: Sketch, spec: ModelSpec, live: LiveCoordinates, scale: float) -> SketchedFamily:
+        by_layer = sketch_maps(spec, sketch)
+        alive = tuple(tuple(live.of(m, i) for m in maps) for i, maps in enumerate(by_layer))
+        return cls(by_layer[0], alive, scale, float(spec.residual), by_layer, sketch)
+
+    def design(
+        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, "prompt parameter"]:
+        chosen = zip(self.by_layer[layer], self.live[layer], strict=True)
+        columns = [m.contract(gamma, gram) for m, alive in chosen if alive]
+        return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
+
+    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
+        return LayerwiseBasis(self.by_layer, self.table(theta), self.scale, self.residual)
 
 
 @dataclass(frozen=True, eq=False)

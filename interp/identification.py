@@ -14,10 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.estimates import Estimate, Parametrisation, Prompts, Sensitivities, output_estimate, predict, refit
-from interp.families import FAMILIES, BasisFamily, Family, PreconditionedGD
+from interp.families import FAMILIES, STRUCTURED, BasisFamily, Family, PreconditionedGD, SketchedFamily
 from interp.gauge import LiveCoordinates, project
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
+from interp.structure import SketchMap, find_machines, find_sketch
 from interp.unrolling import label_indices
 
 __all__ = ["Candidate", "Score", "bootstrap_fidelity", "choose", "fit_families"]
@@ -67,7 +68,11 @@ class Candidate:
 
     @property
     def parameters(self) -> int:
-        return 0 if self.parametrisation is None else sum(self.parametrisation.sizes)
+        """Numbers that the fit could move, and those that say which subspaces a sketch reads."""
+        if self.parametrisation is None:
+            return 0
+        structure = self.parametrisation.sketch.numbers if isinstance(self.parametrisation, SketchedFamily) else 0
+        return sum(self.parametrisation.sizes) + structure
 
 
 def bootstrap_fidelity(
@@ -94,11 +99,12 @@ def fit_families(
     held_out: Prompts,
     reference: Float[Tensor, "prompt output"],
     seed: int,
+    structured: bool = False,
 ) -> tuple[Candidate, ...]:
     """Fit every family on ``fitted`` (with the network's sensitivities there), score it on ``held_out``, where the
-    network predicts ``reference``."""
+    network predicts ``reference``. ``structured``: also those in which a layer sees part of x at a time."""
     out: list[Candidate] = []
-    for entry in FAMILIES:
+    for entry in FAMILIES + (STRUCTURED if structured else ()):
         parametrisation, skipped = _parametrise(entry, network, spec, live, fitted, out)
         if parametrisation is None:
             out.append(
@@ -111,7 +117,7 @@ def fit_families(
         output = output_estimate(parametrisation, network, sensed)
         starts = [output.theta]
         if isinstance(parametrisation, BasisFamily):
-            starts.append(_weight_start(parametrisation, network, live))
+            starts.append(_weight_start(parametrisation, network, spec, live))
         fit = refit(parametrisation, fitted, sensed.prediction, starts)
         prediction = predict(parametrisation.build(fit.theta), held_out)
         score = bootstrap_fidelity(prediction, reference, seed)
@@ -131,6 +137,16 @@ def fit_families(
 def _parametrise(
     entry: Family, network: HeadLayers, spec: ModelSpec, live: LiveCoordinates, fitted: Prompts, done: list[Candidate]
 ) -> tuple[Parametrisation | None, str | None]:
+    if entry.name == "gd++ (sketched)":
+        sketch = find_sketch(network, spec)
+        if isinstance(sketch, str):
+            return None, f"skipped, because {sketch}"
+        return SketchedFamily.of(sketch, spec, live, network.scale), None
+    if entry.name == "gd++ (machines)":
+        machines = find_machines(network, spec)
+        if isinstance(machines, str):
+            return None, f"skipped, because {machines}"
+        return BasisFamily.on_machines(machines, spec, live, network.scale), None
     if entry.name != "preconditioned-gd":
         return BasisFamily.named(entry.name, spec, live, network.scale), None
     inputs, label = label_indices(spec)
@@ -148,8 +164,14 @@ def _parametrise(
 
 
 def _weight_start(
-    parametrisation: BasisFamily, network: HeadLayers, live: LiveCoordinates
+    parametrisation: BasisFamily, network: HeadLayers, spec: ModelSpec, live: LiveCoordinates
 ) -> Float[Tensor, " parameter"]:
+    if isinstance(parametrisation, SketchedFamily):
+        table = [
+            [m.by_weights(network, layer, spec) for m in maps if isinstance(m, SketchMap)]
+            for layer, maps in enumerate(parametrisation.by_layer)
+        ]
+        return parametrisation.flatten(torch.tensor(table, dtype=torch.float64))
     rows = [
         project(network.P[layer], network.Q[layer], parametrisation.maps, live, layer).coefficients
         for layer in range(network.layers)

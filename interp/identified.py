@@ -16,7 +16,7 @@ from interp.identification import Candidate, choose, fit_families
 from interp.linear_prompts import gram_prompts, usable
 from interp.models.errors import LayoutError, UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
-from interp.models.tasks import NoisyRegression, RegressionPrompts, task_from_dict
+from interp.models.tasks import ContextPrompts, ContextTask, MatrixCompletion, shared_key_task
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["Half", "Identified", "Subject", "identify", "open_subject"]
@@ -31,7 +31,7 @@ class Subject:
     """What is analysed: the network of a checkpoint in float64, and its task."""
 
     model: LinearTransformer
-    task: NoisyRegression
+    task: ContextTask
 
 
 def open_subject(checkpoint: Checkpoint, prompts: int) -> Subject:
@@ -41,7 +41,7 @@ def open_subject(checkpoint: Checkpoint, prompts: int) -> Subject:
     are not finite, UsageError for a number of prompts that is too small or needs too much memory.
     """
     model = checkpoint.model.require_finite().to(torch.float64)
-    spec, task = model.spec, task_from_dict(model.spec.task)
+    spec, task = model.spec, shared_key_task(model.spec.task)
     if spec.attention.keys == "causal":
         raise LayoutError(
             "attention.keys is 'causal', expected 'context' or 'all': this needs keys that all tokens share; "
@@ -74,7 +74,7 @@ def _require_affordable(model: LinearTransformer, prompts: int) -> None:
 class Half:
     """Half of the prompts, with the network's passage through them."""
 
-    drawn: RegressionPrompts
+    drawn: ContextPrompts
     prompts: Prompts
     trajectory: GramTrajectory
 
@@ -116,7 +116,8 @@ def identify(
     reference = _without_rounding(test_prompts.read(trajectory.queries[-1]), network, test_prompts)
 
     progress("fitting the families")
-    candidates = fit_families(network, spec, live, fit_prompts, sensed, test_prompts, reference, seeds[2])
+    structured = isinstance(task, MatrixCompletion)
+    candidates = fit_families(network, spec, live, fit_prompts, sensed, test_prompts, reference, seeds[2], structured)
     chosen, why = choose(candidates)
     return Identified(
         network=network,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -9,23 +11,25 @@ from torch import Tensor
 from interp.estimates import Prompts
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts
+from interp.models.tasks import CompletionPrompts, ContextPrompts, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.unrolling import label_indices, unclipped
 
 __all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
 
+P = TypeVar("P", RegressionPrompts, CompletionPrompts)
+
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
 
 
-def gram_prompts(prompts: RegressionPrompts, spec: ModelSpec) -> Prompts:
+def gram_prompts(prompts: ContextPrompts, spec: ModelSpec) -> Prompts:
     grams = prompts.grams(spec)
     return Prompts(grams.gram, grams.query, tuple(label_indices(spec)[1]), spec.readout.sign)
 
 
 def finite_and_clipped(
-    model: LinearTransformer, prompts: RegressionPrompts
+    model: LinearTransformer, prompts: ContextPrompts
 ) -> tuple[Bool[Tensor, " prompt"], Bool[Tensor, " prompt"]]:
     """Which prompts do not diverge, and which of those meet the model's clip."""
     grams = prompts.grams(model.spec)
@@ -35,7 +39,7 @@ def finite_and_clipped(
     return finite, finite & ~unclipped(model, trajectory, *prompts.tokens(model.spec))
 
 
-def usable(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[RegressionPrompts, str | None, str | None]:
+def usable(model: LinearTransformer, prompts: P) -> tuple[P, str | None, str | None]:
     """The prompts on which the layers are linear maps of reasonable size: (those, a note on the others, and why there
     is nothing to analyse when too few are left)."""
     finite, clipping = finite_and_clipped(model, prompts)
@@ -49,7 +53,7 @@ def usable(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[Regres
     return prompts[kept], f"{left}; they are left out of every figure", None
 
 
-def linear_prompts(model: LinearTransformer, prompts: RegressionPrompts) -> RegressionPrompts:
+def linear_prompts(model: LinearTransformer, prompts: P) -> P:
     """The prompts that the model runs as linear maps; none of them when too many meet its clip. Divergence is kept."""
     if model.spec.clip is None:
         return prompts

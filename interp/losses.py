@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.averages import mean_with_error
-from interp.models.tasks import RegressionPrompts
+from interp.models.tasks import ContextPrompts
 from interp.results import Loss
 
 __all__ = ["Panel", "affordable_prompts", "solves_task", "squared_errors", "summarise"]
@@ -34,7 +34,7 @@ class Panel:
     """Predictors that share work: ``labels`` by name, and all their predictions (prompt, output) on given prompts."""
 
     labels: Mapping[str, str]
-    predict: Callable[[RegressionPrompts], Mapping[str, Float[Tensor, "prompt output"]]]
+    predict: Callable[[ContextPrompts], Mapping[str, Float[Tensor, "prompt output"]]]
 
 
 def affordable_prompts(layers: int, heads: int, width: int, context: int, least: int) -> int:
@@ -45,7 +45,7 @@ def affordable_prompts(layers: int, heads: int, width: int, context: int, least:
 
 
 def squared_errors(
-    draw: Callable[[int, int], RegressionPrompts], panels: Sequence[Panel], count: int, chunk: int, seed: int
+    draw: Callable[[int, int], ContextPrompts], panels: Sequence[Panel], count: int, chunk: int, seed: int
 ) -> dict[str, Float[Tensor, " prompt"]]:
     """Squared error of every predictor on each of ``count`` prompts, drawn with ``draw(count, seed)``, at most
     ``chunk`` at a time."""
@@ -58,7 +58,7 @@ def squared_errors(
         target = prompts.target.flatten(1)
         for panel in panels:
             for name, predicted in panel.predict(prompts).items():
-                out[name].append(((predicted - target) ** 2).sum(1))
+                out[name].append(((predicted - target) ** 2).mean(1))
     return {name: torch.cat(parts) for name, parts in out.items()}
 
 

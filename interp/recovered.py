@@ -17,7 +17,7 @@ from interp.gauge import LiveCoordinates, project
 from interp.identification import Candidate, Score
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
-from interp.results import Behaviour, Coefficient, Family, Layer, Loss, Split, Verdict
+from interp.results import Behaviour, Coefficient, Family, Layer, Loss, ScalingLaw, Split, Verdict
 
 __all__ = ["describe_layers", "family_rows", "no_verdict", "score_words", "task_sentence", "verdict"]
 
@@ -115,7 +115,7 @@ def family_rows(
             parameters=c.parameters,
             fidelity=c.score.fidelity,
             fidelity_ci=c.score.interval,
-            mse=None if c.prediction is None else _finite(((c.prediction - target) ** 2).sum(1).mean()),
+            mse=None if c.prediction is None else _finite(((c.prediction - target) ** 2).mean()),
             chosen=c is chosen,
             why=why[c.family.name],
         )
@@ -124,16 +124,27 @@ def family_rows(
 
 
 def verdict(
-    chosen: Candidate | None, best: Candidate | None, solves: bool, share: float | None, losses: Sequence[Loss]
+    chosen: Candidate | None,
+    best: Candidate | None,
+    solves: bool,
+    share: float | None,
+    losses: Sequence[Loss],
+    law: ScalingLaw | None = None,
 ) -> Verdict:
-    """The verdict; its summary leads with what a reader must not miss."""
+    """The verdict; its summary leads with what a reader must not miss. A gd++ whose steps follow ``law`` is eagle."""
     mse = {entry.name: entry.mse for entry in losses}
     task = task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))
     if chosen is not None:
         what = (
-            f"It runs {chosen.family.name}: its predictions on fresh prompts follow {chosen.family.formula} per layer "
-            f"with {chosen.parameters} number{'s' * (chosen.parameters != 1)} to R² = {score_words(chosen.score)}."
+            f"It runs {'eagle' if law else chosen.family.name}: its predictions on fresh prompts follow "
+            f"{chosen.family.formula} per layer with {chosen.parameters} number{'s' * (chosen.parameters != 1)} to R² "
+            f"= {score_words(chosen.score)}."
         )
+        if law is not None:
+            what += (
+                f" Its steps follow the norm of A from layer to layer, ω_xx = -η/|A|² and ω_yx = -γ/|A|² with η = "
+                f"{law.eta:.3g} and γ = {law.gamma:.3g} ({law.statistic} |A|²): {law.why}."
+            )
     elif best is not None:
         what = (
             f"Unrecognized: no family explains its predictions. The closest is {best.family.name}, "
@@ -143,7 +154,7 @@ def verdict(
         what = "Unrecognized: its prediction is constant or not finite, so there is nothing to explain."
     shown = chosen or best
     return Verdict(
-        algorithm=chosen.family.name if chosen else "unrecognized",
+        algorithm="eagle" if law else chosen.family.algorithm if chosen else "unrecognized",
         recognized=chosen is not None,
         solves_task=solves,
         fidelity=shown.score.fidelity if shown else None,

@@ -12,13 +12,13 @@ from interp.estimates import Estimate
 from interp.families import BasisFamily, PreconditionedGD
 from interp.identification import Candidate
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoisyRegression
+from interp.models.tasks import ContextTask
 from interp.results import Recovered, RecoveredCoefficient, RecoveredLayer
 
 __all__ = ["describe_recovered"]
 
 
-def describe_recovered(chosen: Candidate, spec: ModelSpec, task: NoisyRegression) -> Recovered:
+def describe_recovered(chosen: Candidate, spec: ModelSpec, task: ContextTask) -> Recovered:
     """The chosen family, a scored one, as ``Recovered``."""
     assert chosen.fit is not None
     if isinstance(chosen.parametrisation, PreconditionedGD):

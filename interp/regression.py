@@ -95,6 +95,7 @@ def describe_regression(
 
 
 def _known(half: Half) -> RegressionStatistics:
+    assert isinstance(half.drawn, RegressionPrompts)
     return RegressionStatistics.from_data(half.drawn.x, half.drawn.y)
 
 

@@ -49,7 +49,7 @@ class Bench:
         return cls(prompts, target, predict(network, prompts), seed)
 
     def squares(self, prediction: Float[Tensor, "prompt output"]) -> Float[Tensor, " prompt"]:
-        return ((prediction - self.target) ** 2).sum(1)
+        return ((prediction - self.target) ** 2).mean(1)
 
     def outcome(self, prediction: Float[Tensor, "prompt output"]) -> Outcome:
         score = bootstrap_fidelity(prediction, self.reference, self.seed)

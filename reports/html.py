@@ -19,6 +19,7 @@ from interp.models.atomic import write_atomically
 from interp.reports import closed_form_findings, findings
 from interp.reports.causal_figures import causal_figures
 from interp.reports.causal_findings import skipped_checks
+from interp.reports.completion_findings import completion_sentences
 from interp.reports.figures import figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
@@ -77,6 +78,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "missing": skipped_figures(analysis, made),
         "no_regression": regression_reason(analysis),
         "left": tuple(remainder_sentences(analysis)),
+        "completion": completion_sentences(analysis.completion) if analysis.completion is not None else (),
         "formulas": formulas,
         "matrices": tuple(matrix_sentences([entry for entry in analysis.preconditioners if drawable(entry)])),
         "closed": closed_form_findings,

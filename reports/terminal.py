@@ -17,6 +17,13 @@ from interp.reports.behaviour_findings import (
     similarity_finding,
     weights_finding,
 )
+from interp.reports.completion_findings import (
+    agreement_rows,
+    completion_finding,
+    completion_sentences,
+    law_rows,
+    shown_law,
+)
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
@@ -60,6 +67,7 @@ def render_analysis(analysis: Analysis) -> RenderableType:
         _algorithm(analysis),
         _closed_form(analysis),
         _coefficients(analysis),
+        _eagle(analysis),
         _losses(analysis),
         _families(analysis),
         _evidence(analysis),
@@ -181,6 +189,25 @@ def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:
         table,
         items(findings.remark_lines(rows)),
     )
+
+
+def _eagle(analysis: Analysis) -> tuple[RenderableType, ...]:
+    found = analysis.completion
+    if found is None:
+        return ()
+    parts: list[RenderableType] = []
+    law = shown_law(found)
+    if law is not None:
+        steps = Columns(("layer", "left"), ("|A|²", "right"), ("η [95 %]", "left"), ("γ [95 %]", "left"))
+        for row in law_rows(law):
+            steps.add(*row)
+        parts.append(steps)
+    beside = Columns(("layers run", "left"), ("network - algorithm", "left"), ("error of D", "left"))
+    for row in agreement_rows(found):
+        beside.add(*row)
+    parts += [items(completion_sentences(found)), beside]
+    parts.append(items(["mean squared entries of the tokens; after the last layer of (C, D) alone"]))
+    return section("EAGLE", completion_finding(found), *parts)
 
 
 def _losses(analysis: Analysis) -> tuple[RenderableType, ...]:

@@ -22,10 +22,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.algorithms.conjugate_gradients import conjugate_gradients
-from interp.algorithms.eagle import eagle
+from interp.algorithms.eagle import ETA, eagle
 from interp.algorithms.newton_schulz import inverse_iterates
 
-__all__ = ["Completion", "Count", "counts", "curves", "planted_completion"]
+__all__ = ["Completion", "Count", "counts", "curves", "fixed_iterations", "planted_completion"]
 
 MOST = 10**14  # iterations of gradient descent looked for
 
@@ -141,3 +141,22 @@ def curves(problem: Completion, iterations: int) -> dict[str, list[float]]:
         "cg": _cg_errors(problem, iterations).tolist(),
         "gd": [descent.error(k) for k in range(iterations + 1)],
     }
+
+
+def fixed_iterations(
+    A: Float[Tensor, "prompt d n"],
+    B: Float[Tensor, "prompt query n"],
+    C: Float[Tensor, "prompt d out"],
+    iterations: int,
+    eta: float = ETA,
+) -> Float[Tensor, "prompt query out"]:
+    """D after so many iterations of EAGLE with gamma = 1 on every prompt; with eta = 0, of gradient descent with step
+    1/|A|_2^2."""
+    D = C.new_zeros(C.shape[0], B.shape[1], C.shape[2])
+    for _ in range(iterations):
+        E = A.mT @ A
+        rho = 1.0 / torch.linalg.eigvalsh(E)[:, -1, None, None].clamp_min(1e-300)
+        AC = rho * (A.mT @ C)
+        C, D = C - A @ AC, D + B @ AC
+        A, B = A - eta * rho * (A @ E), B - eta * rho * (B @ E)
+    return D

@@ -9,7 +9,7 @@ import sys
 import click
 
 from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import CheckFailed
+from interp.models.errors import CheckFailed, LayoutError
 
 __all__ = ["command"]
 
@@ -42,11 +42,17 @@ def command(
         from interp.checkpoints.opening import open_checkpoint
         from interp.identified import identify, open_subject
         from interp.models.atomic import write_atomically
+        from interp.models.tasks import NoisyRegression
         from interp.provenance import seeds_of
         from interp.reports.emission import emitted
 
         opened = open_checkpoint(checkpoint, spec)
         subject, seeds = open_subject(opened, prompts), seeds_of(seed)
+        if not isinstance(subject.task, NoisyRegression):
+            raise LayoutError(
+                f"task.name is {subject.task.name!r}, expected {NoisyRegression.name!r}: emit writes algorithms with "
+                f"one label per token; interp-probe {shlex.quote(checkpoint)} shows the coefficients of others"
+            )
         found = identify(subject, prompts, seeds[:3], progress)
         if isinstance(found, str) or found.chosen is None:
             raise CheckFailed(

@@ -31,7 +31,7 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
 
     from interp.checkpoints.opening import open_checkpoint
     from interp.models.gram import forward, head_layers
-    from interp.models.tasks import task_from_dict
+    from interp.models.tasks import RegressionPrompts, nystrom, shared_key_task
     from interp.unrolling import implicit_states, unclipped
 
     opened = open_checkpoint(checkpoint, spec)
@@ -40,7 +40,7 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
         raise LayoutError(
             "attention.keys is 'causal', expected 'context' or 'all': only then is a layer one linear map"
         )
-    task = task_from_dict(model.spec.task)
+    task = shared_key_task(model.spec.task)
     task.require_channels(model.spec)
     drawn = task.sample(prompts, seed)
     grams = drawn.grams(model.spec)
@@ -61,9 +61,13 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
         }
         click.echo(json.dumps(document))
         return
-    true = drawn.w[0] * -model.spec.readout.sign
+    if isinstance(drawn, RegressionPrompts):
+        name, best = "true w", drawn.w[0]
+    else:  # the first column of A^+ C
+        eye = torch.eye(task.dim, dtype=torch.float64)[None]
+        name, best = "Nystrom", nystrom(drawn.A[:1], eye, drawn.C[:1])[0, :, 0]
     click.echo(f"{opened.name}: prompt 1 of seed {seed}, noise level {float(drawn.sigma[0]):.3g}")
-    click.echo("true w   " + _row(true.tolist()))
+    click.echo(f"{name:<9}" + _row((-model.spec.readout.sign * best).tolist()))
     for layer, state in enumerate(states):
         click.echo(f"layer {layer}  " + _row(state.w[0, 0].tolist()) + f"   a = {float(state.a[0, 0, 0]):.4g}")
 

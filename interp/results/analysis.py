@@ -10,6 +10,7 @@ from interp.plain_data import from_plain, to_plain
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.behaviour import Behaviour
 from interp.results.closed_form import ClosedForm
+from interp.results.completion import Completion
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
 from interp.results.probes import ProbeScore
@@ -151,6 +152,7 @@ class Analysis:
     closed_form: ClosedForm | None = None  # for the task simple_regression
     recovered: Recovered | None = None  # None when no family is recognized
     sequences: Sequences | None = None  # for causal models of linear dynamics
+    completion: Completion | None = None  # for the task matrix_completion
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
     schema: str = SCHEMA
 

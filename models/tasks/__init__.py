@@ -14,6 +14,8 @@ from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, S
 __all__ = [
     "TASKS",
     "CompletionPrompts",
+    "ContextPrompts",
+    "ContextTask",
     "DynamicsPrompts",
     "GramPrompts",
     "KernelLaw",
@@ -33,6 +35,8 @@ __all__ = [
 
 TASKS = {task.name: task for task in (NoisyRegression, LinearDynamics, SimpleRegression, MatrixCompletion)}
 
+ContextTask = NoisyRegression | MatrixCompletion  # prompts are context tokens and queries
+ContextPrompts = RegressionPrompts | CompletionPrompts
 AnyTask = NoisyRegression | LinearDynamics | SimpleRegression | MatrixCompletion
 
 
@@ -60,7 +64,7 @@ def task_from_dict(fields: Mapping[str, Any] | None) -> NoisyRegression:
     return task
 
 
-def shared_key_task(fields: Mapping[str, Any] | None) -> NoisyRegression | MatrixCompletion:
+def shared_key_task(fields: Mapping[str, Any] | None) -> ContextTask:
     """The same where prompts have a context and queries, and any number of labels, will do."""
     task = any_task_from_dict(fields)
     if not isinstance(task, (NoisyRegression, MatrixCompletion)):

@@ -26,6 +26,7 @@ from interp.models.errors import UnreadableFile, UsageError
 from interp.models.gram import HeadLayers, forward
 from interp.models.training.completion_recipe import CompletionRecipe
 from interp.models.training.trained import EVALUATION_SEED, Step, Trained
+from interp.models.training.warm_start import eagle_factors, eagle_steps
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["fit"]
@@ -79,7 +80,7 @@ def fit(
     Raises UsageError when the record belongs to another recipe, or the training diverged.
     """
     plan = recipe.optimiser
-    factors = {name: value.requires_grad_() for name, value in recipe.initial().items()}
+    factors = {name: value.requires_grad_() for name, value in _start(recipe, record).items()}
     optimiser = torch.optim.Adam(factors.values(), lr=plan.rate)
     first, spent = _resume(record, recipe, factors, optimiser)
     started, running = time.monotonic(), math.nan
@@ -93,6 +94,7 @@ def fit(
     seconds = spent + time.monotonic() - started
     with torch.no_grad():
         P, Q = (value.clone() for value in recipe.products(factors))
+        P[-1][:, recipe.spec.channel("x").indices] = 0.0  # never read, and so never trained
     trained = _evaluated(recipe, P, Q, seconds)
     if not math.isfinite(trained.adjusted_loss):
         raise UsageError(
@@ -102,6 +104,15 @@ def fit(
     if record is not None and not keep_record:
         record.unlink(missing_ok=True)
     return trained
+
+
+def _start(recipe: CompletionRecipe, record: Path | None) -> dict[str, Tensor]:
+    """The factors before the first step (those of a record will replace them)."""
+    factors = recipe.initial()
+    if recipe.optimiser.start == "random" or (record is not None and record.exists()):
+        return factors
+    exact = eagle_factors(recipe, *eagle_steps(recipe))
+    return {name: value + exact[name].float() for name, value in factors.items()}
 
 
 def _descend(recipe: CompletionRecipe, factors: Mapping[str, Tensor], optimiser: torch.optim.Adam, step: int) -> float:

@@ -35,6 +35,7 @@ from interp.models.tasks.noisy_regression import as_float
 __all__ = ["REGIMES", "Adam", "CompletionRecipe"]
 
 REGIMES = ("full", "sketch", "machines")
+STARTS = ("random", "eagle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +43,18 @@ class Adam:
     """How hard to look: Adam at a constant rate that falls to 2 % by a half cosine over the last 60 % of the steps."""
 
     seed: int = 0
+    start: str = "random"  # or "eagle": EAGLE with the best steps (see ``warm_start``), its weights then free
     steps: int = 8_000
-    batch: int = 256
+    batch: int = 128
     pool: int = 4  # a batch is chosen from so many times as many prompts
     rate: float = 2e-3
     clip: float = 0.1  # of the gradient's 2-norm
-    initial: float = 0.1  # standard deviation of the factors
-    evaluation_prompts: int = 200_000
+    initial: float = 0.1  # standard deviation of the random factors, or of the noise on those of EAGLE
+    evaluation_prompts: int = 65_536
 
     def __post_init__(self) -> None:
+        if self.start not in STARTS:
+            raise LayoutError(f"optimiser.start is {self.start!r}; {did_you_mean(str(self.start), STARTS)}")
         for name in ("steps", "batch", "pool", "evaluation_prompts"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:

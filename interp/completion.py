@@ -1,0 +1,188 @@
+"""Networks for matrix completion: is the gd++ that they run EAGLE, in which of its regimes, and how closely.
+
+Lutz et al., arXiv 2509.19702. The families and their fit are those of every task (``interp.identification``); here is
+what is said beyond them: the scaling law, the sketch, the machines, the paper's own extraction, and the agreement with
+the recovered algorithm after every layer (the paper's Table 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.algorithms.completion import fixed_iterations
+from interp.averages import mean_with_error, ratio_with_error
+from interp.extraction import extract
+from interp.families import BasisFamily, SketchedFamily
+from interp.gauge import LiveCoordinates
+from interp.identification import Candidate
+from interp.identified import Half, Identified
+from interp.losses import Panel
+from interp.models.gram import HeadLayers, LayerMaps, forward
+from interp.models.specification import ModelSpec
+from interp.models.tasks import CompletionPrompts, ContextPrompts, MatrixCompletion
+from interp.results import ImplicitModel
+from interp.results.completion import Agreement, Completion, MachineTraffic, ScalingLaw, SketchLayer
+from interp.scaling_law import scaling_laws
+from interp.structure import MachineMap
+from interp.unrolling import implicit_states, label_indices
+
+__all__ = ["agreement", "completion_panel", "describe_completion", "implicit_completion", "law_of", "regime_of"]
+
+REGIMES = {"gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "machines"}
+
+
+def regime_of(candidate: Candidate | None) -> str | None:
+    return None if candidate is None else REGIMES.get(candidate.family.name)
+
+
+def law_of(completion: Completion) -> ScalingLaw | None:
+    """The law that holds, the paper's statistic first; None when none does."""
+    return next((law for law in completion.laws if law.holds), None)
+
+
+def completion_panel(task: MatrixCompletion, layers: int) -> Panel:
+    """Predicting zero, the optimum, and gradient descent and EAGLE with exact norms in as many steps as there are
+    layers."""
+
+    def run(drawn: ContextPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+        assert isinstance(drawn, CompletionPrompts)
+        blocks = (drawn.A, drawn.B, drawn.C)
+        guesses = {
+            "null": torch.zeros_like(drawn.D),
+            "gd": fixed_iterations(*blocks, layers, eta=0.0),
+            "eagle": fixed_iterations(*blocks, layers),
+            "oracle": task.oracle(drawn),
+        }
+        return {name: guess.flatten(1) for name, guess in guesses.items()}
+
+    best = "Nystrom estimate B A⁺ C (optimal)" if task.penalty == 0 else f"ridge ({task.penalty:.3g}), the best one"
+    labels = {
+        "null": "predict zero",
+        "gd": f"{layers} GD step{'s' * (layers > 1)} (1/|A|² of each prompt)",
+        "eagle": f"{layers} iterations of EAGLE (η = 1/3, γ = 1, exact |A|)",
+        "oracle": best,
+    }
+    return Panel(labels=labels, predict=run)
+
+
+def describe_completion(found: Identified, spec: ModelSpec, task: MatrixCompletion, seed: int) -> Completion:
+    """All of it, for the chosen family or the closest."""
+    best, held_out = found.closest, found.held_out
+    regime = regime_of(found.chosen)
+    inputs, label = label_indices(spec)
+    reference = held_out.prompts.read(held_out.trajectory.queries[-1])
+    beside: tuple[Agreement, ...] = ()
+    if best is not None and best.parametrisation is not None and best.fit is not None:
+        beside = agreement(found.network, best.parametrisation.build(best.fit.theta), held_out, spec)
+    return Completion(
+        regime=regime,
+        laws=scaling_laws(found.chosen, found.fitted.trajectory, spec, found.network.scale, seed)
+        if regime is not None and found.chosen is not None
+        else (),
+        agreement=beside,
+        sketch=_sketch(found.chosen),
+        machines=_machines(found.chosen, found.network, found.live, spec, task),
+        extraction=extract(found.network, task.machines, inputs, label, held_out.prompts, reference, seed),
+    )
+
+
+def agreement(network: LayerMaps, recovered: LayerMaps, half: Half, spec: ModelSpec) -> tuple[Agreement, ...]:
+    """The two run side by side on all tokens of the held-out prompts."""
+    drawn, prompts = half.drawn, half.prompts
+    assert isinstance(drawn, CompletionPrompts)
+    context, query = drawn.tokens(spec)
+    tokens = torch.cat([context, query], 1)
+    runs = [forward(layers, prompts.gram, tokens).queries for layers in (network, recovered)]
+    _, label = label_indices(spec)
+    out = []
+    for layer, (ours, theirs) in enumerate(zip(*runs, strict=True)):
+        apart = ours - theirs
+        if layer + 1 == len(runs[0]):
+            apart = apart[..., label]
+        difference, stderr = mean_with_error(apart.square().mean((1, 2)))
+        read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
+        error, error_stderr = mean_with_error((read - drawn.D).square().mean((1, 2)))
+        out.append(
+            Agreement(
+                layer=layer, difference=difference, difference_stderr=stderr, error=error, error_stderr=error_stderr
+            )
+        )
+    return tuple(out)
+
+
+def _sketch(chosen: Candidate | None) -> tuple[SketchLayer, ...]:
+    if chosen is None or not isinstance(chosen.parametrisation, SketchedFamily):
+        return ()
+    sketch = chosen.parametrisation.sketch
+    first = sketch.projectors[0]
+    return tuple(
+        SketchLayer(
+            layer=layer,
+            rank=rank,
+            spectrum=spectrum,
+            same=float((projector * first).sum()) / min(rank, sketch.ranks[0]),
+        )
+        for layer, (projector, rank, spectrum) in enumerate(
+            zip(sketch.projectors, sketch.ranks, sketch.spectra, strict=True)
+        )
+    )
+
+
+def _machines(
+    chosen: Candidate | None, network: HeadLayers, live: LiveCoordinates, spec: ModelSpec, task: MatrixCompletion
+) -> MachineTraffic | None:
+    family = None if chosen is None else chosen.parametrisation
+    masks = [m.mask for m in family.maps if isinstance(m, MachineMap)] if isinstance(family, BasisFamily) else []
+    if not masks:
+        return None
+    inputs, label = label_indices(spec)
+    within, cross = masks[0] > 0, []
+    for layer in range(network.layers):
+        P, Q = network.P[layer][:, inputs], network.Q[layer][:, inputs]
+        alive = live.maps[layer][inputs][:, inputs]
+        # |K|^2 of every (a, e), symmetrised over the two indices of the Gram matrix as everywhere.
+        straight = torch.einsum("hab,kab->ahk", P, P)[:, None] * torch.einsum("hec,kec->ehk", Q, Q)[None]
+        crossed = torch.einsum("hec,kac->aehk", Q, P)
+        energy = 0.5 * (straight + crossed * crossed.mT).sum((-1, -2))
+        energy = torch.where(alive, energy, 0.0)
+        total = float(energy.sum())
+        cross.append(float(energy[~within].sum()) / total if total > 0 else None)
+    blocks = sorted({tuple(torch.nonzero(row).flatten().tolist()) for row in within})
+    shared = all(share is None or share < 0.5 for share in cross)
+    return MachineTraffic(
+        inputs=tuple(blocks),
+        cross=tuple(cross),
+        numbers=(task.context + task.queries) * len(label) if shared else None,
+    )
+
+
+def implicit_completion(half: Half, spec: ModelSpec) -> tuple[ImplicitModel, ...]:
+    """The implicit weights W^l of every layer, prediction = W x, beside those of the Nystrom estimate, (A^+ C)^T, and
+    of one gradient step. All lie in the span of the rows of A."""
+    drawn = half.drawn
+    assert isinstance(drawn, CompletionPrompts)
+    best = (torch.linalg.pinv(drawn.A, rtol=1e-10) @ drawn.C).mT
+    rho = torch.linalg.matrix_norm(drawn.A, 2)[:, None, None] ** -2
+    references = {"nystrom": best, "gd-1": rho * (drawn.A.mT @ drawn.C).mT}
+    out = []
+    for layer, state in enumerate(implicit_states(half.trajectory, spec)):
+        W = -spec.readout.sign * state.w
+        ratios = {
+            name: ratio_with_error((W - b).square().sum((1, 2)), b.square().sum((1, 2)))
+            for name, b in references.items()
+        }
+        a = state.a.diagonal(dim1=-2, dim2=-1)
+        out.append(
+            ImplicitModel(
+                layer=layer,
+                a=float(a.mean()) if bool(torch.isfinite(a).all()) else None,
+                linearity_r2=None,
+                distance={name: value for name, (value, _) in ratios.items()},
+                distance_stderr={name: error for name, (_, error) in ratios.items()},
+            )
+        )
+    return tuple(out)

@@ -1,0 +1,214 @@
+"""Structure in the inputs that gd++ can have when not every layer sees all of x: sketches and machines.
+
+    sketch      x <- x + omega_xx Pi Sigma Pi x;  y <- y + omega_yx alpha^T Pi x      Pi_l = S_l S_l^T of rank r
+    machines    x_mu <- x_mu + omega_xx Sigma_mu,mu x_mu;  y <- y + omega_yx alpha^T x
+
+They are the regimes of limited computation and of distributed data of EAGLE (Lutz et al., arXiv 2509.19702, section 4).
+Both are read off the gauge-free weight tensor K (``interp.gauge``), so head order, scale and splitting do not matter:
+
+- Pi_l: M[c, e] = mean_k of the weight of G[y_k, c] in T[y_k, e] is omega_yx Pi. Its rank is where the singular values
+  fall most, Pi projects on the leading subspace of M M^T + M^T M. S itself is not determined, only its range;
+- machines: W[a, e], the weight of G[a, e] in T[a, e], is omega_xx within a machine and 0 between two. The machines are
+  the connected components of what exceeds half of the largest weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from interp.basis import BlockMap, omega_maps
+from interp.models.gram import HeadLayers
+from interp.models.specification import ModelSpec
+from interp.unrolling import label_indices
+
+__all__ = [
+    "MachineMap",
+    "Machines",
+    "Sketch",
+    "SketchMap",
+    "find_machines",
+    "find_sketch",
+    "label_weights",
+    "machine_maps",
+    "sketch_maps",
+]
+
+GAP = 3.0  # least ratio of successive singular values that makes a rank
+LINK = 0.5  # of the largest weight between two inputs, from which they are on one machine
+SEPARATE = 0.2  # most of the mean weight within machines that the mean weight between them may have
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """``projectors[l]`` is Pi_l, the identity where a layer sees all of x; ``spectra[l]`` the singular values of M_l,
+    relative to the largest."""
+
+    projectors: tuple[Float[Tensor, "n n"], ...]
+    ranks: tuple[int, ...]
+    spectra: tuple[tuple[float, ...], ...]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers say what the subspaces are: r (n - r) each."""
+        return sum(r * (p.shape[0] - r) for p, r in zip(self.projectors, self.ranks, strict=True))
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The inputs that each machine holds, by position in x."""
+
+    blocks: tuple[tuple[int, ...], ...]
+
+    def mask(self, n: int) -> Float[Tensor, "n n"]:
+        """1 for two inputs of one machine."""
+        out = torch.zeros(n, n, dtype=torch.float64)
+        for block in self.blocks:
+            index = torch.tensor(block)
+            out[index[:, None], index[None, :]] = 1.0
+        return out
+
+
+def label_weights(layers: HeadLayers, layer: int, spec: ModelSpec) -> Float[Tensor, "n n"]:
+    """M[c, e]: T[y, e] gets M[c, e] G[y, c], averaged over the label's coordinates."""
+    inputs, label = label_indices(spec)
+    P, Q = layers.P[layer], layers.Q[layer]
+    own = P[:, label][:, :, label].diagonal(dim1=-2, dim2=-1).mean(-1)
+    first = torch.einsum("h,hec->ce", own, Q[:, inputs][:, :, inputs])
+    second = torch.einsum("hkc,hek->ce", P[:, label][:, :, inputs], Q[:, inputs][:, :, label]) / len(label)
+    return first + second
+
+
+def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
+    """The sketch, or why there is none."""
+    projectors, ranks, spectra = [], [], []
+    for layer in range(layers.layers):
+        M = label_weights(layers, layer, spec)
+        s = torch.linalg.svdvals(M)
+        if not float(s[0]) > 0:
+            return f"layer {layer} writes nothing of x to the label"
+        relative = s / s[0]
+        ratios = relative[:-1] / relative[1:].clamp_min(1e-15)
+        n = len(s)
+        rank = int(ratios.argmax()) + 1 if n > 1 and float(ratios.max()) >= GAP else n
+        vectors = torch.linalg.eigh(M @ M.mT + M.mT @ M).eigenvectors[:, n - rank :]
+        projectors.append(vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype))
+        ranks.append(rank)
+        spectra.append(tuple(relative.tolist()))
+    if all(rank == projectors[0].shape[0] for rank in ranks):
+        return "every layer reads all of x"
+    return Sketch(tuple(projectors), tuple(ranks), tuple(spectra))
+
+
+def _input_weights(layers: HeadLayers, layer: int, inputs: list[int]) -> Float[Tensor, "n n"]:
+    """W[a, e]: the weight of G[a, e] in T[a, e]."""
+    P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
+    own = torch.einsum("ha,he->ae", P.diagonal(dim1=-2, dim2=-1), Q.diagonal(dim1=-2, dim2=-1))
+    return own + torch.where(torch.eye(len(inputs), dtype=torch.bool), 0.0, torch.einsum("hae,hea->ae", P, Q))
+
+
+def find_machines(layers: HeadLayers, spec: ModelSpec) -> Machines | str:
+    """The machines, or why there are none. The last layer's x is never read, so it does not count."""
+    inputs, _ = label_indices(spec)
+    if layers.layers < 2:
+        return "a single layer changes no x that is read"
+    rows = [_input_weights(layers, layer, inputs) for layer in range(layers.layers - 1)]
+    sizes = [float(W.abs().max()) for W in rows]
+    if not max(sizes) > 0:
+        return "no layer changes x"
+    W = torch.stack([row / size for row, size in zip(rows, sizes, strict=True) if size > 0]).mean(0).abs()
+    linked = (W / W.max() >= LINK).numpy()
+    count, part = connected_components(np.asarray(linked | linked.T), directed=False)
+    if count == 1:
+        return "all inputs are mixed with each other"
+    blocks = tuple(tuple(int(i) for i in np.flatnonzero(part == k)) for k in range(count))
+    mask = Machines(blocks).mask(len(inputs)) > 0
+    if not float(W[~mask].mean()) <= SEPARATE * float(W[mask].mean()):
+        return "the inputs fall into no separate blocks"
+    return Machines(tuple(sorted(blocks)))
+
+
+@dataclass(frozen=True, eq=False)
+class SketchMap(BlockMap):
+    """A block of the Gram matrix between projections: Pi Sigma Pi for xx, alpha^T Pi for yx."""
+
+    projector: Float[Tensor, "n n"]
+
+    def _between(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
+        out = block @ self.projector
+        return self.projector @ out if self.row == self.column else out
+
+    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
+        block = (slice(None), self.row.indices, self.column.indices)
+        total[block].add_(self._between(gram[block]), alpha=weight)
+
+    def contract(
+        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, " prompt"]:
+        block = (slice(None), self.row.indices, self.column.indices)
+        return (cotangent[block] * self._between(gram[block])).sum((-1, -2))
+
+    def add_pullback(
+        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
+    ) -> None:
+        block = self._between(cotangent[:, self.row.indices, self.column.indices])
+        total[:, self.row.indices, self.column.indices].add_(block, alpha=0.5 * weight)
+        total[:, self.column.indices, self.row.indices].add_(block.mT, alpha=0.5 * weight)
+
+    def by_weights(self, layers: HeadLayers, layer: int, spec: ModelSpec) -> float:
+        """The coefficient by orthogonal projection of K on this map."""
+        inputs, _ = label_indices(spec)
+        projector, r = self.projector, float(self.projector.trace())
+        if self.row != self.column:
+            return float((label_weights(layers, layer, spec) * projector).sum()) / r
+        P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
+        straight = ((P * projector).sum((-1, -2)) * (Q * projector).sum((-1, -2))).sum()
+        crossed = torch.einsum("hab,hec,ac,eb->", P, Q, projector, projector)
+        return float(straight + crossed) / (r * r + r)
+
+
+@dataclass(frozen=True, eq=False)
+class MachineMap(BlockMap):
+    """The blocks of Sigma within machines."""
+
+    mask: Float[Tensor, "n n"]
+
+    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
+        block = (slice(None), self.row.indices, self.column.indices)
+        total[block].add_(self.mask * gram[block], alpha=weight)
+
+    def contract(
+        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, " prompt"]:
+        block = (slice(None), self.row.indices, self.column.indices)
+        return (self.mask * cotangent[block] * gram[block]).sum((-1, -2))
+
+    def add_pullback(
+        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
+    ) -> None:
+        block = self.mask * cotangent[:, self.row.indices, self.column.indices]
+        total[:, self.row.indices, self.column.indices].add_(0.5 * (block + block.mT), alpha=weight)
+
+    def entries(self) -> Tensor:
+        a, e = torch.nonzero(self.mask, as_tuple=True)
+        a, e = a + self.row.start, e + self.column.start
+        return torch.stack([a, a, e, e], -1)
+
+
+def sketch_maps(spec: ModelSpec, sketch: Sketch) -> tuple[tuple[BlockMap, ...], ...]:
+    """xx and yx, for every layer."""
+    xx, _, yx, _ = omega_maps(spec)
+    return tuple(
+        tuple(SketchMap(m.name, m.row, m.column, projector) for m in (xx, yx)) for projector in sketch.projectors
+    )
+
+
+def machine_maps(spec: ModelSpec, machines: Machines) -> tuple[BlockMap, ...]:
+    """xx and yx, the same for all layers."""
+    xx, _, yx, _ = omega_maps(spec)
+    return MachineMap(xx.name, xx.row, xx.column, machines.mask(xx.row.size)), yx

@@ -1,0 +1,75 @@
+"""What a network for matrix completion shows of EAGLE, in sentences and rows."""
+
+from __future__ import annotations
+
+from interp.reports.numbers import DASH, estimate, interval, number, percent
+from interp.results import Completion, ScalingLaw
+
+__all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows", "shown_law"]
+
+
+def shown_law(completion: Completion) -> ScalingLaw | None:
+    """The law that holds, or else the paper's; None when there are no steps to look at."""
+    return next((law for law in completion.laws if law.holds), completion.laws[0] if completion.laws else None)
+
+
+def completion_finding(completion: Completion) -> str:
+    law = shown_law(completion)
+    if law is None:
+        return "no form of gd++ explains the network, so there is no scaling law to look for"
+    verb = "holds" if law.holds else "does not hold"
+    return f"the scaling law of EAGLE {verb} ({law.statistic} |A|²): {law.why}"
+
+
+def law_rows(law: ScalingLaw) -> list[tuple[str, str, str, str]]:
+    """Layer, |A|², eta and gamma with their intervals."""
+    return [
+        (
+            str(p.layer),
+            number(p.norm),
+            DASH if p.eta is None else interval(p.eta, p.eta_ci),
+            DASH if p.gamma is None else interval(p.gamma, p.gamma_ci),
+        )
+        for p in law.points
+    ]
+
+
+def agreement_rows(completion: Completion) -> list[tuple[str, str, str]]:
+    """Layers run, difference of network and algorithm, error of the network's read-out."""
+    return [
+        (str(a.layer), estimate(a.difference, a.difference_stderr), estimate(a.error, a.error_stderr))
+        for a in completion.agreement
+    ]
+
+
+def completion_sentences(completion: Completion) -> list[str]:
+    out = []
+    law = shown_law(completion)
+    if law is not None and law.slope is not None:
+        error = "" if law.slope_stderr is None else f" ± {number(law.slope_stderr)}"
+        out.append(
+            f"log(-ω) rises with log |A|⁻² by {number(law.slope)}{error} over the layers (the law: 1); it explains "
+            f"{percent(law.explained)} of how the steps change. The last ω_xx is never read, and is left out"
+        )
+    if completion.sketch:
+        ranks = ", ".join(str(row.rank) for row in completion.sketch)
+        same = [row.same for row in completion.sketch[1:] if row.same is not None]
+        shared = f"; they share {percent(min(same))} or more of the first layer's subspace" if same else ""
+        out.append(f"the layers read x through projections of ranks {ranks}{shared}")
+    if completion.machines is not None:
+        held = " | ".join(",".join(map(str, block)) for block in completion.machines.inputs)
+        sends = completion.machines.numbers
+        says = "more than C and D" if sends is None else f"C and D alone, {sends} numbers per round"
+        crossing = ", ".join(percent(share) for share in completion.machines.cross)
+        out.append(
+            f"x is held by {len(completion.machines.inputs)} machines ({held}); each sends {says}. Share of the "
+            f"weights that would move x between machines, by layer: {crossing}"
+        )
+    low, high = completion.extraction.fidelity_ci
+    if completion.extraction.fidelity is not None and low is not None and high is not None:
+        out.append(
+            f"the paper's extraction (heads pruned, small weights to 0, the rest at one or two levels) predicts what "
+            f"the network predicts to R² = {interval(completion.extraction.fidelity, (low, high))}; it depends on the "
+            f"gauge"
+        )
+    return out

@@ -1,0 +1,142 @@
+"""EAGLE in networks for matrix completion: planted, scrambled, named; what breaks the law is gd++."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import planting
+import planting_eagle
+import pytest
+import torch
+from planting_eagle import REGIMES, PlantedEagle
+
+from interp.analysis import analyse
+from interp.checkpoints.canonical import write_checkpoint
+from interp.cli.main import main
+from interp.models.specification import ModelSpec
+from interp.models.transformer import LinearTransformer
+from interp.results import Analysis
+
+PROMPTS = 512
+
+
+@pytest.fixture(autouse=True)
+def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+
+
+def analysed(model: LinearTransformer, prompts: int = PROMPTS) -> Analysis:
+    return analyse(planting.checkpoint(model), prompts)
+
+
+def check_coefficients(result: Analysis, planted: PlantedEagle) -> None:
+    """Recovered to 1e-8: the algorithm's own numbers."""
+    assert result.recovered is not None
+    for layer, row in enumerate(result.recovered.layers):
+        assert row.coefficients["yx"].value == pytest.approx(float(planted.yx[layer]), rel=1e-8)
+        if layer + 1 < len(planted.xx):
+            assert row.coefficients["xx"].value == pytest.approx(float(planted.xx[layer]), rel=1e-8)
+        else:
+            assert "xx" not in row.coefficients  # never read
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_planted_eagle_is_named_and_recovered_in_every_regime(regime: str) -> None:
+    planted = planting_eagle.plant(regime, seed=1)
+    result = analysed(planted.model)
+    assert result.verdict.algorithm == "eagle" and result.verdict.recognized, (result.families, result.completion)
+    assert result.verdict.fidelity == pytest.approx(1.0, abs=1e-12)
+    check_coefficients(result, planted)
+    found = result.completion
+    assert found is not None and found.regime == regime
+    assert max(a.difference or 0.0 for a in found.agreement) < 1e-14
+    law = next(law for law in found.laws if law.statistic == "largest")
+    # The planted norms are the largest of other 1024 prompts than those analysed.
+    gamma = planting_eagle.GAMMA / (planting_eagle.MACHINES if regime == "machines" else 1)
+    assert (
+        law.holds
+        and law.eta == pytest.approx(planting_eagle.ETA, rel=0.35)
+        and law.gamma == pytest.approx(gamma, rel=0.35)
+    )
+    assert law.points[-1].eta is None and law.points[0].eta_ci[0] < law.points[0].eta_ci[1]
+    if regime == "sketch":
+        assert [row.rank for row in found.sketch] == [planting_eagle.RANK] * 4
+    if regime == "machines":
+        assert found.machines is not None and found.machines.inputs == ((0, 1), (2, 3), (4, 5))
+        assert found.machines.numbers == (7 + 2) * 2
+
+
+def test_the_subspaces_of_a_sketch_are_recovered() -> None:
+    from interp.models.gram import head_layers
+    from interp.structure import Sketch, find_sketch
+
+    planted = planting_eagle.plant("sketch", seed=2, heads=8)
+    found = find_sketch(head_layers(planted.model, 7), planted.model.spec)
+    assert isinstance(found, Sketch)
+    torch.testing.assert_close(torch.stack(found.projectors), planted.projectors, rtol=0, atol=1e-8)
+
+
+BROKEN = {
+    "constant steps": [[1.0, 0.4, 0.16, 1.0], [1.0, 0.4, 0.16, 0.064]],  # nearly: the norm falls by about 2.5 a layer
+    "one short step": [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.2, 1.0]],
+    "every other layer": [[1.0, 0.3, 1.0, 1.0], [0.3, 1.0, 0.3, 1.0]],
+}
+
+
+@pytest.mark.parametrize(
+    ("regime", "how"),
+    [
+        ("full", "constant steps"),
+        ("full", "one short step"),
+        ("sketch", "every other layer"),
+        ("machines", "one short step"),
+    ],
+)
+def test_steps_that_break_the_law_are_gdpp(regime: str, how: str) -> None:
+    factors = torch.tensor(BROKEN[how], dtype=torch.float64)
+    planted = planting_eagle.plant(regime, seed=3, factors=factors)
+    result = analysed(planted.model)
+    assert result.verdict.algorithm == "gd++" and result.verdict.recognized, result.completion
+    check_coefficients(result, planted)
+    assert result.completion is not None and not any(law.holds for law in result.completion.laws)
+
+
+def test_unstructured_networks_are_not_named() -> None:
+    spec = planting_eagle.plant("full", seed=1).model.spec
+    for seed in range(2):
+        generator = torch.Generator().manual_seed(seed)
+        P, Q = 0.12 * torch.randn(2, 4, 2, 8, 8, generator=generator, dtype=torch.float64)
+        result = analysed(LinearTransformer(spec=spec, P=P, Q=Q))
+        assert result.verdict.algorithm == "unrecognized" and not result.verdict.recognized, result.families
+        assert not result.verdict.solves_task
+
+
+def test_the_command_line_names_a_plain_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "planted.safetensors"
+    write_checkpoint(planting_eagle.plant("machines", seed=4).model, path)
+    with pytest.raises(SystemExit) as ended:
+        main([str(path), "--json", "--prompts", str(PROMPTS)])
+    document = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert document["verdict"]["algorithm"] == "eagle" and document["completion"]["regime"] == "machines"
+    assert Analysis.from_dict(document).to_dict() == document
+    with pytest.raises(SystemExit) as ended:
+        main([str(path), "--prompts", str(PROMPTS)])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0 and "RECOGNIZED: EAGLE" in said
+    for arguments in (["unroll", str(path)], ["inspect", str(path)]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+    with pytest.raises(SystemExit) as ended:
+        main(["emit", str(path), "--to", "numpy"])
+    assert ended.value.code == 4
+
+
+def test_the_scale_of_the_attention_is_part_of_the_law() -> None:
+    planted = planting_eagle.plant("full", seed=5)
+    fields = planted.model.spec.to_dict() | {"attention": {"keys": "context", "scale": 0.5}}
+    model = LinearTransformer(spec=ModelSpec.from_dict(fields), P=2.0 * planted.model.P, Q=planted.model.Q)
+    found = analysed(model).completion
+    assert found is not None and found.laws[0].eta == pytest.approx(planting_eagle.ETA, rel=0.35)
