@@ -175,13 +175,18 @@ class Machine:
 
 
 def estimate(
-    A: Float[Tensor, "d n"], B: Float[Tensor, "query n"], *, eta: float = ETA, gamma: float = GAMMA
+    A: Float[Tensor, "d n"],
+    B: Float[Tensor, "query n"],
+    *,
+    eta: float = ETA,
+    gamma: float = GAMMA,
+    power: int | None = None,
 ) -> Iterator[Float[Tensor, "query d"]]:
     """W_0 = 0, W_1, … -> B A^+, the form without C and D: W_l C_0 is the D_l of ``eagle``."""
     W = B.new_zeros(B.shape[0], A.shape[0])
     while True:
         yield W
-        rho = inverse_square_norm(A)
+        rho = inverse_square_norm(A, power)
         W = W + gamma * rho * ((B - W @ A) @ A.mT)
         step = eta * rho * (A.mT @ A)
         A, B = A - A @ step, B - B @ step
