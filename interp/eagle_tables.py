@@ -75,7 +75,7 @@ def iterations() -> list[Row]:
         found = counts(problem, 1e-18, 1500)
         ours = found["eagle"].iterations
         rows.append({
-            "kappa": 10**decade, "paper": paper, "ours": ours, "ratio": None if ours is None else ours / paper,
+            "kappa": 10**decade, "reference": paper, "ours": ours, "ratio": None if ours is None else ours / paper,
             **{name: found[name].iterations for name in ("newton-schulz", "cg", "gd")},
             "cg's least error": found["cg"].least,
         })  # fmt: skip
