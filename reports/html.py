@@ -7,7 +7,7 @@ and allows no connection, so even a name in a checkpoint that smuggled markup pa
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,13 @@ from interp.reports.remainder_findings import drawable, matrix_sentences, remain
 from interp.reports.sequence_findings import sequence_parts
 from interp.results import Analysis, ProbeReport
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_figures", "render_report", "write_report"]
 
-_SCRIPTS = {"report.html": ("page.js", "heat.js", "heatmaps.js"), "probes.html": ("page.js",)}
+_SCRIPTS = {
+    "report.html": ("page.js", "heat.js", "heatmaps.js"),
+    "probes.html": ("page.js",),
+    "figures.html": ("page.js",),
+}
 
 
 def write_report(result: Analysis | ProbeReport, path: str | Path) -> None:
@@ -56,6 +60,22 @@ def render_report(result: Analysis | ProbeReport) -> str:
         causal_figures=_causal(result),
         facts=_facts(result),
         provenance=_flat(result.provenance),
+        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
+        scripts=[Markup(script) for script in scripts],
+        policy=policy(scripts),
+    )  # fmt: skip
+
+
+def render_figures(title: str, shown: Sequence[Figure]) -> str:
+    """A page of figures alone."""
+    from plotly.offline import get_plotlyjs
+
+    scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS["figures.html"])]
+    return _environment().get_template("figures.html").render(
+        checkpoint={"name": title},
+        shown=shown,
+        figures={},
+        missing={},
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),

@@ -17,18 +17,19 @@ __all__ = ["command"]
 
 
 @click.command("reproduce")
-@click.argument("paper", type=click.Choice(["eagle", "mesa", "versatile"]))
+@click.argument("paper", type=click.Choice(["closed-form", "eagle", "mesa", "versatile"]))
 @click.option(
     "--cells",
     metavar="NAMES",
     help="Make these anew, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships.",
 )
 @click.option("--out", metavar="RESULTS.json", help="Where results are kept [default: PAPER.json].")
+@click.option("--report", metavar="OUT.html", help="closed-form: also write the construction's error as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def command(paper: str, cells: str | None, out: str | None, as_json: bool) -> None:
-    """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1) or
-    mesa (von Oswald et al. 2023, linear dynamics; cells are the groups losses, compression and probes, measured on the
-    models that ship).
+def command(paper: str, cells: str | None, out: str | None, report: str | None, as_json: bool) -> None:
+    """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1),
+    closed-form (Hagiwara 2026, simple regression by LayerNorm) or mesa (von Oswald et al. 2023, linear dynamics; cells
+    are the groups losses, compression and probes, measured on the models that ship).
 
     In versatile a cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135
     (levels).
@@ -36,8 +37,16 @@ def command(paper: str, cells: str | None, out: str | None, as_json: bool) -> No
     each trained model is written beside the results.
 
     In eagle (Lutz et al. 2025, matrix completion) it is a part: layers, iterations, distributed, sketched or timing.
+    Those of closed-form are construction (measured, not trained), context and all (twelve seeds each).
     """
     out = f"{paper}.json" if out is None else out
+    if paper == "closed-form":
+        from interp.cli.reproduce_closed_form import reproduce_closed_form
+
+        reproduce_closed_form(cells, out, report, as_json)
+        return
+    if report is not None:
+        raise UsageError(f"--report is for closed-form alone, expected none for {paper}")
     if paper == "mesa":
         _mesa(cells, Path(out), as_json)
         return

@@ -122,8 +122,9 @@ def _number(value: float | None) -> str:
 
 def choose_rival(scored: Sequence[Scored]) -> tuple[Scored | None, Mapping[str, str]]:
     """The gradient method that explains the network, and why each is or is not it: the smallest recognized, unless one
-    with more numbers leaves ten times less. The polynomial is no algorithm, and is never chosen."""
-    named = [s for s in sorted(scored, key=lambda s: s.parameters) if s.name != POLYNOMIAL]
+    with more numbers leaves ten times less. None that the closed form, with no numbers, is surely nearer than. The
+    polynomial is no algorithm, and is never chosen."""
+    named = [s for s in sorted(scored, key=lambda s: s.parameters) if s.name != POLYNOMIAL and s.ratio_high >= 1.0]
     chosen: Scored | None = next((s for s in named if s.score.recognized), None)
     for candidate in named:
         if chosen is None or candidate.parameters <= chosen.parameters:
@@ -137,6 +138,8 @@ def choose_rival(scored: Sequence[Scored]) -> tuple[Scored | None, Mapping[str, 
             why[s.name] = "the smallest gradient method that explains the network"
         elif s.name == POLYNOMIAL:
             why[s.name] = "no algorithm: it contains every method of two gradient steps, as a yardstick"
+        elif s.ratio_high < 1.0:
+            why[s.name] = "the closed form is nearer to the network, though not all of its conditions hold"
         elif not s.score.recognized:
             why[s.name] = f"fidelity below {RECOGNIZED}"
         else:

@@ -1,0 +1,61 @@
+"""The construction's error follows its law, and the table of claims says what the results hold."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from interp.closed_form import law as laws
+from interp.closed_form.law import LawPoint, construction_errors, fit_law, law_points
+from interp.closed_form.reproduction import seed_rows, shipped_results, summary_rows
+from interp.models.closed_form import closed_form
+from interp.models.tasks import SimpleRegression
+
+
+def test_a_planted_law_is_found_again() -> None:
+    a, b, c, d = 0.07, 20.0, 2.0, 1.3
+    points = []
+    for K, r, g in itertools.product((30.0, 300.0, 3e3), (30.0, 300.0, 3e3), (10.0, 1e3, 1e5)):
+        terms = (a / K, b / r**2, c / (g * r), d / (g * K))
+        points.append(LawPoint(K=K, r=r, G=g * r, error=sum(term**2 for term in terms) ** 0.5))
+    found = fit_law(points, "context")
+    assert found.coefficients == pytest.approx((a, b, c, d), rel=1e-4)
+    assert found.worst == pytest.approx(1.0, abs=1e-2)
+
+
+def test_the_error_of_the_construction_follows_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "PROMPTS", 500)
+    monkeypatch.setattr(laws, "GRID", {"K": (30.0, 1e3, 1e4), "r": (30.0, 300.0, 1e4), "G/r": (10.0, 1e3, 1e6)})
+    found = fit_law(law_points("context"), "context")
+    assert found.spread < 0.3 and found.worst < 2.0  # over five decades of errors
+    assert all(error < 0.5 * value for value, error in zip(found.coefficients, found.stderr, strict=True))
+
+
+def test_the_construction_is_within_the_bar() -> None:
+    rows = {(row.name, row.against): row for row in construction_errors((20,))}
+    best = rows["context", "least-squares"]
+    assert best.error < 2e-5 and best.stderr < 0.2 * best.error
+    assert rows["all", "least-squares"].error > 0.05 > rows["all", "shrunken"].error
+
+
+def test_what_ships_says_how_it_was_made_and_meets_its_claims() -> None:
+    results = shipped_results()
+    table = summary_rows(results)
+    assert any("relative error to least squares" in row["what"] for row in table)
+    for form in ("context", "all"):
+        entry = results["seeds"][form]
+        assert entry["provenance"] and all(row["start"] in ("random", "construction") for row in entry["rows"])
+        # what is named has no failed condition, and what has one is not named
+        assert all((row["verdict"] == "closed-form") is (not row["failed"]) for row in entry["rows"])
+        share = next(r for r in table if f"keys {form}: seeds from random" in r["what"])["ours"]
+        named = sum(r["verdict"] == "closed-form" for r in entry["rows"] if r["start"] == "random")
+        assert share.startswith(f"{named} of ")
+
+
+def test_seeds_are_judged_like_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interp.closed_form.reproduction.SEED_PROMPTS", 512)
+    monkeypatch.setattr("interp.closed_form.analysis.LOSS_PROMPTS", 512)
+    monkeypatch.setattr("interp.closed_form.rivals.STARTS", 1)
+    (row,) = seed_rows([closed_form(SimpleRegression(context=10))], "construction")
+    assert row["verdict"] == "closed-form" and row["failed"] == [] and row["start"] == "construction"

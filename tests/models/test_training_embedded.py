@@ -1,0 +1,129 @@
+"""Training of embedded networks: derivatives, a polish that repairs a disturbed construction, pruning, records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from interp.models.closed_form import closed_form
+from interp.models.errors import LayoutError, UsageError
+from interp.models.hooked import HookedLinearTransformer
+from interp.models.specification import LayerNorm
+from interp.models.tasks import SimpleRegression
+from interp.models.training import EmbeddedRecipe, load_recipe, train_embedded
+from interp.models.training.embedded import Shapes, initial, polish, prune, relative_error
+
+TASK = SimpleRegression(context=6)
+FIELDS = {
+    "name": "tiny",
+    "task": {"name": "simple_regression", "context": 6},
+    "model": {"layers": 2, "heads": 2, "width": 4},
+    "optimiser": {
+        "seeds": 2, "steps": 12, "batch": 16, "polish_prompts": 128, "polish_iterations": 4, "prune_iterations": 1,
+        "evaluation_prompts": 256,
+    },
+}  # fmt: skip
+
+
+def planted() -> tuple[Shapes, Tensor]:
+    model = closed_form(TASK, K=30.0, r=30.0, G=300.0)
+    shapes = Shapes(model.spec, TASK, 2, 2)
+    named = dict(model.named())
+    return shapes, torch.cat([named[name].flatten() for name in shapes.sizes])
+
+
+def test_the_vector_of_weights_is_the_network() -> None:
+    shapes, theta = planted()
+    prompts = TASK.sample(20, 0)
+    model = closed_form(TASK, K=30.0, r=30.0, G=300.0)
+    expected = HookedLinearTransformer(model)(*prompts.inputs(model.spec)).flatten()
+    torch.testing.assert_close(shapes.predict(theta, torch.cat(prompts.inputs(shapes.spec), 1)), expected)
+    assert shapes.count == len(theta) == model.parameters
+    assert int(shapes.penalised.sum()) == shapes.count - 1
+
+
+def test_a_polish_repairs_a_disturbed_construction() -> None:
+    shapes, theta = planted()
+    generator = torch.Generator().manual_seed(0)
+    disturbed = theta * (1 + 0.05 * torch.randn(len(theta), generator=generator, dtype=theta.dtype))
+    fitted, fresh = TASK.sample(512, 1), TASK.sample(512, 2)
+    before = relative_error(shapes, disturbed, fresh)
+    after = relative_error(shapes, polish(shapes, disturbed, fitted, l1=0.0, iterations=25), fresh)
+    assert after < 0.2 * before
+    shrunk = polish(shapes, theta, fitted, l1=1e-3, iterations=10)
+    assert float(shrunk.abs().sum()) < float(theta.abs().sum())
+
+
+def test_pruning_takes_out_what_is_not_needed() -> None:
+    shapes, theta = planted()
+    generator = torch.Generator().manual_seed(1)
+    junk = theta + 1e-4 * torch.randn(len(theta), generator=generator, dtype=theta.dtype)
+    fitted, checked = TASK.sample(400, 1), TASK.sample(400, 2)
+    left: list[int] = []
+    found = prune(shapes, junk, fitted, checked, iterations=2, watch=lambda count, error: left.append(count))
+    assert int((found != 0).sum()) < 0.7 * len(theta) and left == sorted(left, reverse=True)
+    assert relative_error(shapes, found, checked) <= 1.25 * relative_error(shapes, junk, checked)
+
+
+def test_a_run_that_was_interrupted_ends_with_the_same_weights(tmp_path: Path) -> None:
+    recipe = EmbeddedRecipe.from_dict(FIELDS)
+    straight = train_embedded(recipe)
+
+    class Stop(Exception):
+        pass
+
+    def stop(stage: str, step: int, error: float) -> None:
+        if stage == "polish 1":
+            raise Stop
+
+    record = tmp_path / "tiny.training"
+    with pytest.raises(Stop):
+        train_embedded(recipe, record=record, watch=stop)
+    assert record.exists()
+    resumed = train_embedded(recipe, record=record)
+    assert not record.exists()
+    expected = dict(straight.model.named())
+    assert all(torch.equal(value, expected[name]) for name, value in resumed.model.named())
+    assert len(resumed.seeds) == 2 and resumed.errors[0] <= resumed.errors[1]
+    assert resumed.model.spec.provenance["start"] == "random"
+    with pytest.raises(Stop):
+        train_embedded(recipe, record=record, watch=stop)
+    with pytest.raises(UsageError, match="another recipe or seed"):
+        train_embedded(recipe.with_seed(5), record=record)
+
+
+def test_seeds_differ_and_layernorm_starts_as_it_is() -> None:
+    shapes, _ = planted()
+    first, second = initial(shapes, 0.5, 2, 0)
+    assert not torch.equal(first, second)
+    recipe = EmbeddedRecipe.from_dict({**FIELDS, "model": {"layernorm": {"affine": True}}})
+    weights = Shapes(recipe.spec, TASK, 2, 2)
+    found = weights.weights(initial(weights, 0.5, 1, 0)[0])
+    assert bool((found["layernorm.gain"] == 1).all()) and bool((found["layernorm.bias"] == 0).all())
+
+
+@pytest.mark.parametrize("name", ["closed-form-context", "closed-form-all"])
+def test_shipped_recipes_say_what_they_are(name: str) -> None:
+    recipe = load_recipe(name)
+    assert isinstance(recipe, EmbeddedRecipe)
+    assert recipe.spec.layernorm == LayerNorm() and recipe.spec.stream == 4
+    assert EmbeddedRecipe.from_dict(recipe.to_dict()) == recipe
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "said"),
+    [
+        ("optimiser", {"seeds": 0}, "optimiser.seeds"),
+        ("optimiser", {"l1": -1.0}, "optimiser.l1"),
+        ("optimiser", {"speed": 1}, "unknown field optimiser.speed"),
+        ("model", {"layers": 0}, "model.layers"),
+        ("model", {"width": 0}, "embedding is 0"),
+        ("task", {"name": "simple_regression", "context": 1}, "2 or more"),
+    ],
+)
+def test_bad_recipes_are_refused(part: str, change: dict, said: str) -> None:
+    with pytest.raises(LayoutError, match=said):
+        EmbeddedRecipe.from_dict({**FIELDS, part: change})
