@@ -26,7 +26,7 @@ from interp.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, SimpleRegression
+from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, RegressionPrompts, SimpleRegression
 from interp.preconditioner import describe_preconditioners
 from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
@@ -47,6 +47,7 @@ PROBE_PROMPTS = 2048  # at most
 STRESS_PROMPTS = 512  # at every point outside the training distribution
 ERASED = ("label", "preconditioned")  # what the query token of a network of linear layers can hold
 CAUSAL_OPERATIONS = 2e10  # floating-point operations of the causal checks, some seconds
+ASKED = "only the verdict was asked for"
 FEW = 64  # prompts enough for what is exact, agreement with the hooked model
 
 
@@ -56,9 +57,14 @@ def analyse(
     seed: int = 0,
     progress: Callable[[str], None] = lambda step: None,
     command: str | None = None,
+    *,
+    verdict_only: bool = False,
 ) -> Analysis:
-    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. Raises as ``open_subject`` does, or
-    for causal models as ``open_causal``."""
+    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. With ``verdict_only`` a model of noisy
+    regression gets its families, coefficients and losses, and none of the further evidence.
+
+    Raises as ``open_subject`` does, or for causal models as ``open_causal``.
+    """
     if _is_simple(checkpoint.model.spec):
         return analyse_simple_regression(checkpoint, prompts, seed, progress, command)
     if checkpoint.model.spec.attention.keys == "causal":
@@ -75,8 +81,11 @@ def analyse(
     found = identify(subject, prompts, seeds[:3], progress)
     if isinstance(task, MatrixCompletion):
         return Analysis(**origin, **_completion(subject, task, found, seeds, progress))
-    progress("comparing with classical solvers")
-    behaviour = describe_behaviour(model, task, seeds[9])
+    if verdict_only:
+        behaviour = ASKED
+    else:
+        progress("comparing with classical solvers")
+        behaviour = describe_behaviour(model, task, seeds[9])
     behaves = behaviour if isinstance(behaviour, Behaviour) else None
     missing = (f"behaviour: skipped, because {behaviour}",) if isinstance(behaviour, str) else ()
     if isinstance(found, str):
@@ -91,6 +100,8 @@ def analyse(
             behaviour=behaves,
         )
     network, chosen, best, held_out = found.network, found.chosen, found.closest, found.held_out
+    drawn = held_out.drawn
+    assert isinstance(drawn, RegressionPrompts)  # prompts of the task
 
     progress("measuring losses")
     baselines = tuned_baselines(task, prompts, seeds[3])
@@ -104,6 +115,22 @@ def analyse(
     losses = summarise(panels, squares)
     solves, share = solves_task(squares)
 
+    described = {
+        "layers": describe_layers(network, spec, found.live, found.candidates, chosen),
+        "families": family_rows(found.candidates, chosen, found.why, drawn.target.flatten(1)),
+        "verdict": verdict(chosen, best, solves, share, losses),
+        "preconditioners": describe_preconditioners(chosen, network, task),
+        "recovered": None if chosen is None else describe_recovered(chosen, spec, task),
+    }
+    measured = {
+        "prompts": len(squares["network"]),
+        "held_out": held_out.drawn.count,
+        "losses": _ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
+        "depth_losses": tuple(entry for entry in losses if entry.name.startswith("layer-")),
+    }
+    if verdict_only:
+        notes = tuple(text for text in (found.note, f"further evidence: skipped, because {ASKED}") if text is not None)
+        return Analysis(**origin, **described, evidence=Evidence(**measured, notes=notes), implicit=())
     tried = None if best is None else _tried(found, best, subject, task, seeds[8], progress)
 
     progress("measuring how it adapts to noise")
@@ -138,24 +165,17 @@ def analyse(
     )
 
     progress("checking the unrolling token by token")
-    linearity = linearity_r2(model, held_out.drawn[:FEW])
+    linearity = linearity_r2(model, drawn[:FEW])
     return Analysis(
         **origin,
-        layers=describe_layers(network, spec, found.live, found.candidates, chosen),
-        families=family_rows(found.candidates, chosen, found.why, held_out.drawn.target.flatten(1)),
-        verdict=verdict(chosen, best, solves, share, losses),
+        **described,
         evidence=Evidence(
-            prompts=len(squares["network"]),
-            held_out=held_out.drawn.count,
-            losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
-            depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
+            **measured,
             notes=tuple(text for text in (found.note, probe_note, *causal_notes, *missing) if text is not None),
             **(tried or {}),
         ),
-        implicit=implicit_models(held_out.trajectory, spec, task, held_out.drawn, baselines, linearity),
-        preconditioners=describe_preconditioners(chosen, network, task),
+        implicit=implicit_models(held_out.trajectory, spec, task, drawn, baselines, linearity),
         regression=regression,
-        recovered=None if chosen is None else describe_recovered(chosen, spec, task),
         probes=probes,
         transplants=moved,
         erasures=erased,

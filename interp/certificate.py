@@ -58,6 +58,7 @@ def certify(
 ) -> Certificate:
     """The certificate of the chosen family on ``prompts`` fresh prompts of each kind, from the seed ``own``; ``seed``
     is that of the whole run."""
+    assert isinstance(subject.task, NoisyRegression)  # the command refuses others
     kinds = variations(subject.task)
     seeds = [int(s) for s in np.random.SeedSequence(own).generate_state(len(kinds) + 1)]
     tokens, network, algorithm = _examples(subject, chosen, seeds[-1])
@@ -135,6 +136,7 @@ def _examples(
 ) -> tuple[Float[Tensor, "prompt token channel"], Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
     """A few prompts rounded to single precision as tokens (x, y), query last, and what both predict on them."""
     task = subject.task
+    assert isinstance(task, NoisyRegression)  # as above
     count = max(1, min(EXAMPLES, EXAMPLE_NUMBERS // ((task.context + 1) * (task.dim + 1))))
     pool = task.sample(min(16 * EXAMPLES, task.most_prompts), seed)
     finite, clipped = finite_and_clipped(subject.model, pool)

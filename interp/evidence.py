@@ -18,7 +18,7 @@ from interp.averages import ratio_with_error
 from interp.losses import Panel
 from interp.models.gram import GramTrajectory
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoisyRegression, RegressionPrompts
+from interp.models.tasks import ContextPrompts, NoisyRegression, RegressionPrompts
 from interp.results import ImplicitModel
 from interp.unrolling import implicit_states
 
@@ -40,7 +40,8 @@ def tuned_baselines(task: NoisyRegression, prompts: int, seed: int) -> tuple[Bas
 def classical_panel(task: NoisyRegression, baselines: Sequence[Baseline]) -> Panel:
     """The baselines and the oracle as predictors of the target."""
 
-    def predict(prompts: RegressionPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+    def predict(prompts: ContextPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+        assert isinstance(prompts, RegressionPrompts)  # prompts of the task
         known = statistics(prompts)
         weights = {b.name: b.weights(known) for b in baselines} | {"oracle": task.oracle_weights(prompts)}
         return {name: (w * prompts.x_query).sum(-1, keepdim=True) for name, w in weights.items()}

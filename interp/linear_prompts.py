@@ -17,7 +17,7 @@ from interp.unrolling import label_indices, unclipped
 
 __all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
 
-P = TypeVar("P", RegressionPrompts, CompletionPrompts)
+P = TypeVar("P", RegressionPrompts, CompletionPrompts, ContextPrompts)
 
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
