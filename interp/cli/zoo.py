@@ -35,10 +35,10 @@ def command(as_json: bool) -> None:
 LEGEND = (
     "weights        what was trained: the two omegas of GD++ (gd++), diagonal P and Q\n"
     "               (diag), all of P and Q (full), or Q alone with P = I (merged);\n"
-    "               of low rank (sketch), or one head per machine (machines); of causal\n"
-    "               models: what the last stage of training moved\n"
-    "loss           half the mean squared error above the best possible one; of causal\n"
-    "               models half the squared error of the next state\n\n"
+    "               of low rank (sketch), or one head per machine (machines); of\n"
+    "               causal models: what the last stage of training moved\n"
+    "loss           half the mean squared error above the best possible one; of\n"
+    "               causal models half the squared error of the next state\n\n"
     "Next: interp-probe zoo:NAME"
 )
 

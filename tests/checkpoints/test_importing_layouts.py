@@ -19,7 +19,7 @@ from interp.checkpoints.zoo import zoo_names, zoo_path
 from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import any_task_from_dict, task_from_dict
 from interp.models.transformer import LinearTransformer
 
 SPEC = """
@@ -302,9 +302,10 @@ def test_zoo_models_open(tmp_path: Path) -> None:
         opened = open_checkpoint(f"zoo:{name}")
         assert (opened.name, opened.layout) == (f"zoo:{name}", "canonical")
         opened.model.require_finite()
-        task_from_dict(opened.model.spec.task)
+        any_task_from_dict(opened.model.spec.task)
         found = inspect_checkpoint(f"zoo:{name}")
-        assert found.sha256 == opened.sha256 and found.size < 100_000
+        most = 400_000 if opened.model.spec.attention.keys == "causal" else 100_000  # those have tokens of 40 numbers
+        assert found.sha256 == opened.sha256 and found.size < most
         assert zoo_path(name).is_file()
 
 

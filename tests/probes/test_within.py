@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.checkpoints.opening import open_checkpoint
+from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
 from interp.models.errors import UsageError
 from interp.models.gram import HeadLayers, forward, head_layers
@@ -86,11 +86,14 @@ def agrees(found: torch.Tensor, exact: torch.Tensor, tolerance: float = 1e-8) ->
     return float((found - exact).abs().max()) <= tolerance * max(float(exact.abs().max()), 1.0)
 
 
-@pytest.mark.parametrize("name", zoo_names())
+def of_regression(name: str) -> bool:
+    spec = inspect_checkpoint(f"zoo:{name}").spec
+    return spec is not None and (spec.task or {}).get("name") == "noisy_regression"
+
+
+@pytest.mark.parametrize("name", [name for name in zoo_names() if of_regression(name)])
 def test_on_every_model_of_the_zoo_the_probe_is_the_unrolling(name: str) -> None:
     given = open_checkpoint(f"zoo:{name}").model.to(torch.float64)
-    if given.spec.attention.keys == "causal":
-        pytest.skip("causal models have no within-prompt probe")
     drawn = task_from_dict(given.spec.task).sample(64, 5)
     for probed, exact in zip(within_prompt(given, drawn), implicit(given, drawn), strict=True):
         assert bool(probed.determined.all())
