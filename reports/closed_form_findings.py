@@ -144,9 +144,9 @@ def rescaled_finding(found: ClosedForm) -> str:
     if not known:
         return "Other scales of x were not tried"
     if not kept:
-        return "At no other scale of x does the network follow the closed form (R² 0.9)"
+        return "At no other scale of x does the network follow the closed form (R² 0.9 or more)"
     low, high = factor_text(min(kept)), factor_text(max(kept))
-    return f"The network follows the closed form (R² 0.9) with x times {low} to {high}"
+    return f"The network follows the closed form (R² 0.9 or more) with x times {low} to {high}"
 
 
 def factor_text(factor: float) -> str:

@@ -60,7 +60,7 @@ def completion_sentences(completion: Completion) -> list[str]:
         held = " | ".join(",".join(map(str, block)) for block in completion.machines.inputs)
         sends = completion.machines.numbers
         says = "more than C and D" if sends is None else f"C and D alone, {sends} numbers per round"
-        crossing = ", ".join(percent(share) for share in completion.machines.cross)
+        crossing = ", ".join(percent(None if share is None else max(share, 0.0)) for share in completion.machines.cross)
         out.append(
             f"x is held by {len(completion.machines.inputs)} machines ({held}); each sends {says}. Share of the "
             f"weights that would move x between machines, by layer: {crossing}"

@@ -125,6 +125,8 @@ def in_words(analysis: Analysis) -> str:
     name = analysis.verdict.algorithm
     if name == "unrecognized" and all(f.fidelity is None for f in analysis.families):
         return ""
+    if name == "unrecognized" and analysis.closed_form is not None:
+        return "No known algorithm meets all conditions; they are listed below, with what was found."
     return _MEANING.get(name, "")
 
 

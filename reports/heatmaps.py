@@ -7,6 +7,7 @@ sizes do not. Colours are therefore centred on 0 with limits that are symmetric,
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,8 @@ def heatmaps(analysis: Analysis) -> Heatmaps:
             return _nothing(analysis.weights.why or "the document does not hold the matrices")
         matrix = _array(rows)
         if matrix is None or matrix.shape[2:] != (width, width) or 0 in matrix.shape:
+            if analysis.closed_form is not None:
+                return _nothing("they act on embedded tokens, which have no channels of their own")
             return _nothing(f"{name} is not a (layer, head, {width}, {width}) array of numbers")
         matrices.append(matrix)
     Q, P = matrices
@@ -56,7 +59,12 @@ def heatmaps(analysis: Analysis) -> Heatmaps:
     }
     both = np.stack(matrices)
     bad = int((~np.isfinite(both)).sum())
-    return Heatmaps(data=data, finding=_finding(both), not_finite=bad, numbers=both.size)
+    return Heatmaps(
+        data=data,
+        finding=_finding(both, [size for _, size in analysis.checkpoint.tokens]),
+        not_finite=bad,
+        numbers=both.size,
+    )
 
 
 def _nothing(why: str) -> Heatmaps:
@@ -76,12 +84,18 @@ def _encode(matrix: NDArray[np.float64]) -> str:
     return base64.b64encode(matrix.astype("<f8").tobytes()).decode("ascii")
 
 
-def _finding(both: Float[np.ndarray, "matrix layer head row column"]) -> str:
-    """Block-scalar heads are multiples of the identity on each channel, so their weights lie on the diagonals."""
+def _finding(both: Float[np.ndarray, "matrix layer head row column"], sizes: Sequence[int]) -> str:
+    """Block-scalar heads are multiples of the identity between channels of one size, so their weights lie on the
+    diagonals of those blocks."""
     squares = np.where(np.isfinite(both), both, 0.0) ** 2
     total = squares.sum((1, 2, 3, 4))
     if not bool((total > 0).all()):
         return "A weight matrix is zero throughout"
-    on_diagonal = np.trace(squares, axis1=-2, axis2=-1).sum((1, 2)) / total
+    starts = np.cumsum([0, *sizes[:-1]])
+    ends = list(zip(starts, sizes, strict=True))
+    blocks = [(i, j, size) for i, size in ends for j, other in ends if other == size]
+    diagonals = [np.trace(squares[..., i : i + n, j : j + n], axis1=-2, axis2=-1) for i, j, n in blocks]
+    on_diagonal = np.sum(diagonals, axis=0).sum((1, 2)) / total
+    where = " of the blocks" if len(blocks) > len(sizes) else ""
     of_q, of_p = (percent(float(share)) for share in on_diagonal)
-    return f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals"
+    return f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals{where}"

@@ -87,7 +87,7 @@ def _map(name: str, group: ProbeGroup) -> Figure:
         panels = tuple(_target_map(f"{name}-{i}", group, target) for i, target in enumerate(group.targets))
     else:
         panels = (_whole_map(name, group),)
-    doubt = "Marked ·" if several or len(group.layers) > 6 else "In brackets"
+    doubt = "Marked ·" if _narrow(group) else "In brackets"
     return Figure(
         name=name,
         finding=probe_finding(group),
@@ -102,6 +102,11 @@ def _map(name: str, group: ProbeGroup) -> Figure:
         ),
         compact=several,
     )
+
+
+def _narrow(group: ProbeGroup) -> bool:
+    """Whether the cells of its maps are too narrow for numbers."""
+    return len(group.positions) > 4 if len(group.positions) > 1 else len(group.layers) > 6
 
 
 def _heat(
@@ -150,7 +155,7 @@ def _whole_map(name: str, group: ProbeGroup) -> Panel:
     rows = [[group.scores.get((target, layer, group.last)) for layer in group.layers] for target in group.targets]
     layers = [str(layer) for layer in group.layers]
     names = [label(target) for target in group.targets]
-    data = _heat(rows, layers, names, short=len(layers) > 6)
+    data = _heat(rows, layers, names, short=_narrow(group))
     y = axis("target", **_ticks(names)) | {"range": [len(names) - 0.5, -0.5]}
     height = 100 + 30 * max(len(names), 2)
     return Panel(
@@ -163,7 +168,7 @@ def _target_map(name: str, group: ProbeGroup, target: str) -> Panel:
     rows = [[group.scores.get((target, layer, p)) for p in group.positions] for layer in group.layers]
     tokens = ["query" if p is None else str(p) for p in group.positions]
     layers = [str(layer) for layer in group.layers]
-    data = _heat(rows, tokens, layers, short=len(tokens) > 4)
+    data = _heat(rows, tokens, layers, short=_narrow(group))
     plot = layout(axis("token", **_ticks(tokens)), axis("layers run", **_ticks(layers)))
     return Panel(name=name, title=target, data=[data], layout=plot, height=110 + 26 * max(len(layers), 3))
 

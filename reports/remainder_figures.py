@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from interp.reports import findings
@@ -23,6 +24,8 @@ def split_figure(analysis: Analysis) -> Figure | None:
     known = [layer for layer in analysis.layers if layer.split.residual is not None]
     if not known:
         return None
+    omegas = any(layer.omega for layer in known)
+    parts = _PARTS if omegas else (replace(_PARTS[0], label="block-scalar"), *_PARTS[1:])
     data = [
         {
             "type": "bar",
@@ -34,7 +37,7 @@ def split_figure(analysis: Analysis) -> Figure | None:
             "customdata": [f"layer {x.index}: {percent(getattr(x.split, part.key))} {part.label}" for x in known],
             "hovertemplate": "%{customdata}<extra></extra>",
         }
-        for part in _PARTS
+        for part in parts
     ]
     plot = layout(
         layer_axis([layer.index for layer in analysis.layers], "layer"),
@@ -42,15 +45,15 @@ def split_figure(analysis: Analysis) -> Figure | None:
         barmode="stack",
         bargap=0.6,
     )
-    rows = tuple((str(x.index), *(percent(getattr(x.split, part.key)) for part in _PARTS)) for x in analysis.layers)
+    rows = tuple((str(x.index), *(percent(getattr(x.split, part.key)) for part in parts)) for x in analysis.layers)
     return Figure(
         name="split",
         finding=findings.split_finding(analysis),
         description="Energy is the squared size ‖K‖² of K, what the heads of a layer add up to; only its entries that "
         "can reach the output count.",
         panels=(Panel(name="split", title="", data=data, layout=plot, height=250),),
-        legend=_PARTS,
-        table=Table(header=("layer", *(part.label for part in _PARTS)), rows=rows),
+        legend=parts,
+        table=Table(header=("layer", *(part.label for part in parts)), rows=rows),
     )
 
 

@@ -40,7 +40,7 @@ def test_a_stream_without_greek_still_has_the_formula() -> None:
 
 def test_findings_are_computed_from_the_numbers() -> None:
     found = synthetic.closed_form()
-    assert rescaled_finding(found) == "The network follows the closed form (R² 0.9) with x times 1/4 to 4"
+    assert rescaled_finding(found) == "The network follows the closed form (R² 0.9 or more) with x times 1/4 to 4"
     assert checks_finding(synthetic.closed_form(False)).endswith("not: division")
     assert slots_finding(found).startswith("Before the last layer, slot 0")
 

@@ -229,3 +229,14 @@ def test_reports_import_neither_torch_nor_plotly() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
     assert done.stdout.strip() == "[]"
+
+
+def test_channels_of_one_size_have_diagonals_between_them():
+    """Q links channel a to b by a multiple of the identity: nothing on the matrix's own diagonal, all on the block's."""
+    analysis = synthetic_analyses.analysis()
+    Q = np.zeros((1, 1, 4, 4))
+    Q[..., [0, 1], [2, 3]] = 3.0
+    weights = dataclasses.replace(analysis.weights, Q=Q.tolist(), P=Q.tolist())
+    checkpoint = dataclasses.replace(analysis.checkpoint, tokens=(("a", 2), ("b", 2)), layers=1, heads=1)
+    made = heatmaps(dataclasses.replace(analysis, weights=weights, checkpoint=checkpoint))
+    assert made.finding.startswith("100 % of the squared weights of Q") and made.finding.endswith("of the blocks")
