@@ -11,12 +11,12 @@ to the update of e_i. The dictionaries read and written here are the fields of t
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 from interp.models.errors import LayoutError, did_you_mean
+from interp.models.numbers import is_number
 
 __all__ = ["SCALES", "AttentionSpec", "Channel", "Keys", "LayerNorm", "ModelSpec", "Placement", "Readout"]
 
@@ -52,8 +52,7 @@ class AttentionSpec:
                 f"{did_you_mean(str(self.keys), get_args(Keys))}"
             )
         named = isinstance(self.scale, str) and self.scale in SCALES
-        number = isinstance(self.scale, (int, float)) and not isinstance(self.scale, bool)
-        if not named and not (number and math.isfinite(self.scale)):  # type: ignore[arg-type]
+        if not named and not is_number(self.scale):
             raise LayoutError(
                 f"attention.scale is {self.scale!r}, expected {', '.join(map(repr, SCALES))} or a finite number"
             )
@@ -102,8 +101,7 @@ class LayerNorm:
             raise LayoutError(
                 f"layernorm.placement is {placement!r}, expected {' or '.join(map(repr, get_args(Placement)))}"
             )
-        number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
-        if not (number and math.isfinite(eps) and eps >= 0):
+        if not is_number(eps) or eps < 0:
             raise LayoutError(f"layernorm.eps is {eps!r}, expected a finite number of 0 or more")
         if not isinstance(affine, bool):
             raise LayoutError(f"layernorm.affine is {affine!r}, expected true or false")
@@ -137,9 +135,7 @@ class ModelSpec:
                 )
         if not isinstance(self.residual, bool):
             raise LayoutError(f"residual is {self.residual!r}, expected true or false")
-        if self.clip is not None and not (
-            isinstance(self.clip, (int, float)) and not isinstance(self.clip, bool) and self.clip > 0
-        ):
+        if self.clip is not None and (not is_number(self.clip) or self.clip <= 0):
             raise LayoutError(f"clip is {self.clip!r}, expected null or a positive number")
         if self.readout.channel not in names:
             raise LayoutError(

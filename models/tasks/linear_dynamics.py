@@ -14,7 +14,6 @@ s|^2, summed over the coordinates.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +22,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.numbers import as_float, is_number
 from interp.models.specification import ModelSpec
+from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noisy_regression import NoiseLaw, require_counts
 
 __all__ = ["CONTENTS", "DYNAMICS", "DynamicsPrompts", "InitialLaw", "LinearDynamics"]
@@ -57,7 +58,7 @@ class InitialLaw:
         kind, value = next(iter(fields.items()))
         if kind not in kinds:
             raise LayoutError(f"task.initial has kind {kind!r}; {did_you_mean(str(kind), kinds)}")
-        if not _is_number(value) or value <= 0:
+        if not is_number(value) or value <= 0:
             raise LayoutError(f"task.initial.{kind} is {value!r}, expected a positive number")
         return cls(kind=kind, value=float(value))
 
@@ -68,10 +69,6 @@ class InitialLaw:
         if self.kind == "normal":
             return self.value * torch.randn(*shape, generator=generator, dtype=torch.float64)
         return self.value * (2.0 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1.0)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +146,7 @@ class LinearDynamics:
         require_counts({"dim": self.dim, "context": self.context})
         if self.dynamics not in DYNAMICS:
             raise LayoutError(f"task.dynamics is {self.dynamics!r}; {did_you_mean(str(self.dynamics), DYNAMICS)}")
-        if self.state_clip is not None and (not _is_number(self.state_clip) or self.state_clip <= 0):
+        if self.state_clip is not None and (not is_number(self.state_clip) or self.state_clip <= 0):
             raise LayoutError(f"task.state_clip is {self.state_clip!r}, expected a positive number")
         if self.teacher is not None and self.dynamics != "fixed":
             raise LayoutError(
@@ -167,7 +164,7 @@ class LinearDynamics:
         rows = self.start if isinstance(self.start, tuple) else ()
         square = len(rows) == self.dim and all(isinstance(row, tuple) and len(row) == self.dim for row in rows)
         entries = [value for row in rows for value in row] if square else [self.start]
-        if not all(_is_number(value) for value in entries):
+        if not all(is_number(value) for value in entries):
             raise LayoutError(
                 f"task.start is {self.start!r}, expected a number c (for W_0 = c I) or {self.dim} rows of {self.dim}"
             )
@@ -187,7 +184,7 @@ class LinearDynamics:
         given = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
         if "noise" in given:
             given["noise"] = NoiseLaw.from_dict(
-                {"fixed": given["noise"]} if _is_number(given["noise"]) else given["noise"]
+                {"fixed": given["noise"]} if is_number(given["noise"]) else given["noise"]
             )
         if "initial" in given:
             given["initial"] = InitialLaw.from_dict(given["initial"])
@@ -200,7 +197,7 @@ class LinearDynamics:
             if not isinstance(given["start"], (tuple, float)):
                 raise LayoutError(f"task.start is {given['start']!r}, expected a number c (for W_0 = c I) or a matrix")
         if "state_clip" in given:
-            if not _is_number(given["state_clip"]):
+            if not is_number(given["state_clip"]):
                 raise LayoutError(f"task.state_clip is {given['state_clip']!r}, expected a positive number")
             given["state_clip"] = float(given["state_clip"])
         return cls(**given)
@@ -234,10 +231,14 @@ class LinearDynamics:
             return torch.tensor(self.start, dtype=torch.float64)
         return float(self.start) * torch.eye(self.dim, dtype=torch.float64)
 
+    @property
+    def most_prompts(self) -> int:
+        """How many sequences fit in ``MEMORY``: states, noise and tokens in float64, and temporaries. 0: not one."""
+        return MEMORY // (8 * (6 * (self.context + 1) * self.dim + 4 * self.dim**2))
+
     def sample(self, count: int, seed: int) -> DynamicsPrompts:
-        """``count`` fresh sequences in float64; the same seed gives the same sequences."""
-        if count < 1:
-            raise UsageError(f"asked for {count} prompts, expected 1 or more")
+        """``count`` fresh sequences in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
+        require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
         sigma = self.noise.sample(count, generator)
         W = self._matrices(count, generator)
@@ -274,4 +275,4 @@ def _rows(value: Any) -> Any:
     """Numbers as floats and lists as tuples, so that equal tasks are equal; anything else is left for the checks."""
     if isinstance(value, (list, tuple)):
         return tuple(_rows(entry) for entry in value)
-    return float(value) if _is_number(value) else value
+    return as_float(value)

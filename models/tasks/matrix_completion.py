@@ -18,7 +18,6 @@ starts at 0 or 1; here at 1. There the noise, of variance 0.01, is on D as well,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,15 +27,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.numbers import as_float, is_size
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import MEMORY, GramPrompts, NoiseLaw, as_float, require_counts
+from interp.models.tasks.memory import MEMORY, require_affordable
+from interp.models.tasks.noisy_regression import GramPrompts, NoiseLaw, require_counts
 
 __all__ = ["CompletionPrompts", "KernelLaw", "MatrixCompletion", "nystrom"]
 
 RCOND = 1e-10  # singular values of A below this share of the largest count as 0: float64 leaves 1e-16 times some 1e3
 PENALTY_PROMPTS, PENALTY_SEED = 512, 733  # on which the penalty of noisy tasks is chosen
 SPECTRUM = tuple(0.7**i for i in range(1, 11))  # of the paper
+MOST_RANK = 10_000  # variances of a spectrum
 
 
 def nystrom(
@@ -70,7 +72,7 @@ class KernelLaw:
             raise LayoutError(f"task.kernel.name is {out.name!r}; {did_you_mean(str(out.name), ('rbf', 'linear'))}")
         require_counts({"kernel.features": out.features})
         if not _is_positive(out.width):
-            raise LayoutError(f"task.kernel.width is {out.width!r}, expected a positive number")
+            raise LayoutError(f"task.kernel.width is {out.width!r}, expected a positive number up to 1e150")
         return out
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,7 +159,10 @@ class MatrixCompletion:
         counts = ("dim", "context", "outputs", "queries", "machines")
         require_counts({key: getattr(self, key) for key in counts})
         if not self.spectrum or not all(_is_positive(v) for v in self.spectrum):
-            raise LayoutError(f"task.spectrum is {self.spectrum!r}, expected positive variances, one per rank")
+            raise LayoutError(
+                f"task.spectrum is {self.spectrum!r}, expected one positive variance up to 1e150 per rank"
+            )
+        _require_rank(len(self.spectrum))
         if self.dim % self.machines:
             raise LayoutError(f"task.machines is {self.machines}, expected a divisor of dim = {self.dim}")
         if self.kernel is not None:
@@ -201,7 +206,7 @@ class MatrixCompletion:
             out["kernel"] = self.kernel.to_dict()
         else:
             first, rank = self.spectrum[0], len(self.spectrum)
-            geometric = self.spectrum == tuple(first**i for i in range(1, rank + 1))
+            geometric = self.spectrum == _powers(first, rank)
             spectrum = {"decay": first, "rank": rank} if geometric else list(self.spectrum)
             out |= {"spectrum": spectrum, "noise": self.noise.to_dict()}
         if self.machines > 1:
@@ -219,21 +224,9 @@ class MatrixCompletion:
         inner = self.kernel.features if self.kernel is not None else len(self.spectrum)
         return MEMORY // (8 * (4 * rows * columns + 2 * inner * (rows + columns)))
 
-    def require_affordable(self, count: int) -> None:
-        """Raise UsageError for more than ``most_prompts`` prompts, LayoutError when a single one is too large."""
-        size, limit, most = f"task.context {self.context} and task.dim {self.dim}", MEMORY // 2**30, self.most_prompts
-        if most < 1:
-            raise LayoutError(f"a single prompt of {size} takes more than {limit} GiB, expected a smaller task")
-        if count > most:
-            raise UsageError(
-                f"asked for {count} prompts of {size}, which take more than {limit} GiB; expected {most} or fewer"
-            )
-
     def sample(self, count: int, seed: int) -> CompletionPrompts:
         """``count`` fresh matrices in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
-        if count < 1:
-            raise UsageError(f"asked for {count} prompts, expected 1 or more")
-        self.require_affordable(count)
+        require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> Tensor:
@@ -288,11 +281,31 @@ def _spectrum(value: Any) -> tuple[float, ...]:
         if set(value) != {"decay", "rank"} or not _is_positive(value["decay"]):
             raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
         require_counts({"spectrum.rank": value["rank"]})
-        return tuple(float(value["decay"]) ** i for i in range(1, value["rank"] + 1))
+        _require_rank(value["rank"])
+        powers = _powers(float(value["decay"]), value["rank"])
+        if not powers or not all(_is_positive(power) for power in powers):
+            raise LayoutError(
+                f"task.spectrum is {dict(value)!r}, whose variances a^i leave the range of numbers; expected a smaller "
+                "rank, or a decay nearer to 1"
+            )
+        return powers
     if not isinstance(value, (list, tuple)) or not all(_is_positive(v) for v in value):
         raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
     return tuple(float(v) for v in value)
 
 
+def _require_rank(rank: int) -> None:
+    if rank > MOST_RANK:
+        raise LayoutError(f"task.spectrum is of rank {rank}, expected 1 to {MOST_RANK}")
+
+
+def _powers(base: float, count: int) -> tuple[float, ...]:
+    """base^i for i = 1 .. count; nothing where one of them overflows."""
+    try:
+        return tuple(base**i for i in range(1, count + 1))
+    except OverflowError:
+        return ()
+
+
 def _is_positive(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return is_size(value) and value > 0

@@ -10,7 +10,6 @@ half of that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,12 +18,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.numbers import as_float, is_count, is_size
 from interp.models.specification import ModelSpec
+from interp.models.tasks.memory import MEMORY, require_affordable
 
-__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "as_float", "require_counts"]
-
-MEMORY = 8 * 2**30  # bytes that the prompts of one sample may take
+__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "require_counts"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,8 @@ class NoiseLaw:
         if kind not in kinds:
             raise LayoutError(f"task.noise has kind {kind!r}; {did_you_mean(str(kind), kinds)}")
         values = [raw] if kind == "fixed" else raw
-        if not isinstance(values, (list, tuple)) or not values or not all(_is_level(v) for v in values):
-            raise LayoutError(f"task.noise.{kind} is {raw!r}, expected finite numbers of 0 or more")
+        if not isinstance(values, (list, tuple)) or not values or not all(is_size(v) for v in values):
+            raise LayoutError(f"task.noise.{kind} is {raw!r}, expected finite numbers of 0 or more, up to 1e150")
         if kind == "uniform" and (len(values) != 2 or values[0] > values[1]):
             raise LayoutError(f"task.noise.uniform is {raw!r}, expected [lo, hi] with lo <= hi")
         return cls(kind=kind, values=tuple(float(v) for v in values))
@@ -67,20 +66,11 @@ class NoiseLaw:
         return levels[(uniform * len(levels)).long().clamp(max=len(levels) - 1)]
 
 
-def as_float(value: Any) -> Any:
-    """Whole numbers of a document as floats; anything else as it is, for the checks to refuse."""
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def require_counts(fields: Mapping[str, Any]) -> None:
     """Raises LayoutError for a field of a task that is no whole number of 1 or more."""
     for key, value in fields.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not is_count(value):
             raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
-
-
-def _is_level(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +150,11 @@ class NoisyRegression:
     def __post_init__(self) -> None:
         require_counts({"dim": self.dim, "context": self.context})
         if self.covariance is not None and (
-            len(self.covariance) != self.dim or not all(_is_level(v) and v > 0 for v in self.covariance)
+            len(self.covariance) != self.dim or not all(is_size(v) and v > 0 for v in self.covariance)
         ):
             raise LayoutError(f"task.covariance is {self.covariance!r}, expected {self.dim} positive eigenvalues")
-        if not _is_level(self.weight_std) or self.weight_std == 0:
-            raise LayoutError(f"task.weight_std is {self.weight_std!r}, expected a positive number")
+        if not is_size(self.weight_std) or self.weight_std == 0:
+            raise LayoutError(f"task.weight_std is {self.weight_std!r}, expected a positive number up to 1e150")
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NoisyRegression:
@@ -211,21 +201,9 @@ class NoisyRegression:
         """How many prompts fit in ``MEMORY``: inputs, noise and tokens in float64, and temporaries. 0: not one."""
         return MEMORY // (4 * 8 * (self.context + 1) * (self.dim + 1))
 
-    def require_affordable(self, count: int) -> None:
-        """Raise UsageError for more than ``most_prompts`` prompts, LayoutError when a single one is too large."""
-        size, limit, most = f"task.context {self.context} and task.dim {self.dim}", MEMORY // 2**30, self.most_prompts
-        if most < 1:
-            raise LayoutError(f"a single prompt of {size} takes more than {limit} GiB, expected a smaller task")
-        if count > most:
-            raise UsageError(
-                f"asked for {count} prompts of {size}, which take more than {limit} GiB; expected {most} or fewer"
-            )
-
     def sample(self, count: int, seed: int) -> RegressionPrompts:
         """``count`` fresh prompts in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
-        if count < 1:
-            raise UsageError(f"asked for {count} prompts, expected 1 or more")
-        self.require_affordable(count)
+        require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> Tensor:

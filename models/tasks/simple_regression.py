@@ -15,7 +15,6 @@ that dividing by it matters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,9 +23,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.models.errors import LayoutError, did_you_mean
+from interp.models.numbers import as_float, is_size
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import MEMORY, NoiseLaw, require_counts
+from interp.models.tasks.memory import MEMORY, require_affordable
+from interp.models.tasks.noisy_regression import NoiseLaw, require_counts
 
 __all__ = ["CHANNELS", "LeastSquares", "SimplePrompts", "SimpleRegression"]
 
@@ -126,9 +127,8 @@ class SimpleRegression:
             raise LayoutError(f"task.context is {self.context}, expected 2 or more: one point determines no line")
         for key in ("shift", "spread", "weight_std"):
             value = getattr(self, key)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (number and math.isfinite(value) and value >= 0) or (key == "weight_std" and value == 0):
-                least = "a positive number" if key == "weight_std" else "a number of 0 or more"
+            if not is_size(value) or (key == "weight_std" and value == 0):
+                least = "a positive number up to 1e150" if key == "weight_std" else "a number from 0 to 1e150"
                 raise LayoutError(f"task.{key} is {value!r}, expected {least}")
 
     @classmethod
@@ -143,8 +143,8 @@ class SimpleRegression:
         if "noise" in given:
             given["noise"] = NoiseLaw.from_dict(given["noise"])
         for key in ("shift", "spread", "weight_std"):
-            if key in given and isinstance(given[key], int) and not isinstance(given[key], bool):
-                given[key] = float(given[key])
+            if key in given:
+                given[key] = as_float(given[key])
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,13 +167,14 @@ class SimpleRegression:
                 "the query is one more token"
             )
 
+    @property
+    def most_prompts(self) -> int:
+        """How many prompts fit in ``MEMORY``: inputs, labels and tokens in float64, and temporaries. 0: not one."""
+        return MEMORY // (16 * 8 * (self.context + 1))
+
     def sample(self, count: int, seed: int) -> SimplePrompts:
-        """``count`` fresh prompts in float64; the same seed gives the same. Raises UsageError for too many."""
-        most = MEMORY // (16 * 8 * (self.context + 1))
-        if not 1 <= count <= most:
-            raise UsageError(
-                f"asked for {count} prompts of {self.context + 1} tokens, expected 1 to {most}, which fit in memory"
-            )
+        """``count`` fresh prompts in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
+        require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
 
         def normal(*shape: int) -> Tensor:

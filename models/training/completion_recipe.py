@@ -28,9 +28,9 @@ import torch
 from torch import Tensor
 
 from interp.models.errors import LayoutError, did_you_mean
+from interp.models.numbers import as_float
 from interp.models.specification import ModelSpec
 from interp.models.tasks import MatrixCompletion
-from interp.models.tasks.noisy_regression import as_float
 
 __all__ = ["REGIMES", "Adam", "CompletionRecipe"]
 

@@ -14,13 +14,13 @@ from torch import Tensor
 from interp.models.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
+from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.training.tails import spread_norms, spread_spectra
 
 __all__ = ["Sample", "fresh_sample", "training_sample"]
 
 CHUNK = 1024  # prompts at a time: a layer's Gram matrices then stay in the cache
 BLOCK = 16384  # prompts drawn at a time, which bounds the memory of their tokens
-MEMORY = 8 * 2**30  # bytes that a sample may take
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
 
 def _block(task: NoisyRegression, count: int) -> int:
     """How many prompts to draw at a time. Raises UsageError or LayoutError when what is kept of them does not fit."""
-    task.require_affordable(1)
+    require_affordable(task, 1)
     kept = 3 * 8 * count * ((task.dim + 1) ** 2 + task.context)  # Gram matrices and noise, with temporaries
     if kept > MEMORY:
         raise UsageError(

@@ -188,6 +188,8 @@ def test_a_dtype_outside_the_format_is_refused(tmp_path: Path) -> None:
         ({"attention": {"keys": "contxt"}}, "did you mean 'context'"),
         ({"readout": {"channel": "z"}}, "readout.channel is 'z'"),
         ({"task": 3}, "task is 3"),
+        ({"attention": {"scale": 10**400}}, "attention.scale is 1000"),
+        ({"clip": 10**400}, "clip is 1000"),
     ],
 )
 @pytest.mark.usefixtures("as_installed")

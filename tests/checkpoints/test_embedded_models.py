@@ -86,6 +86,7 @@ WIDE = {"dtype": torch.float64}
         (put_field(embedding=0), "embedding is 0"),
         (put_field(layernorm={"placement": "inside"}), "layernorm.placement is 'inside'"),
         (put_field(layernorm={"eps": -1}), "layernorm.eps is -1"),
+        (put_field(layernorm={"eps": 10**400}), "layernorm.eps is 1000"),
         (put_field(layernorm={"epsilon": 1}), "unknown field layernorm.epsilon"),
         (put_field(layernorm=[1]), "layernorm is"),
         (put_field(readout={"channel": "y", "sign": 1}), "expected true: embedded tokens have no channel"),

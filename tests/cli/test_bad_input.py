@@ -69,6 +69,31 @@ def test_4_layout_unknown_as_a_process(probe: Run, tmp_path: Path) -> None:
     assert_refused(probe(str(tmp_path / "model.npz"), "--json"), 4, "A float64 (3, 4)", "--spec")
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"spectrum": {"decay": 2, "rank": 1100}},
+        {"spectrum": {"decay": 1, "rank": 10**12}},
+        {"spectrum": [1e200, 1.0]},
+        {"spectrum": [10**400, 1.0]},
+        {"noise": 10**400},
+        {"kernel": {"width": 10**400}, "spectrum": None},
+    ],
+)
+def test_numbers_of_a_task_that_no_float_holds(fields: dict[str, Any], call: Run, variant: Run) -> None:
+    task = {"name": "matrix_completion", "dim": 3, "context": 3, "outputs": 1, "queries": 1, **fields}
+    assert_refused(call(variant(task=task)), 4, "task.")
+
+
+@pytest.mark.parametrize("field", ["shift", "spread", "weight_std", "noise"])
+def test_numbers_of_other_tasks_that_no_float_holds(field: str, call: Run, variant: Run) -> None:
+    huge = {field: {"fixed": 10**400} if field == "noise" else 10**400}
+    assert_refused(call(variant(task={"name": "simple_regression", "context": 7, **huge})), 4, f"task.{field}")
+    if field in ("noise", "weight_std"):
+        task = {"name": "noisy_regression", "dim": 3, "context": 7, "noise": {"fixed": 1}, **huge}
+        assert_refused(call(variant(task=task)), 4, f"task.{field}")
+
+
 # Files that cannot be read -------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics, any_task_from_dict
 
 FIELDS = {"name": "linear_dynamics", "dim": 3, "context": 7}
+HUGE = 10**400  # a whole number that no float holds
 
 
 def task(**fields: object) -> LinearDynamics:
@@ -133,6 +134,10 @@ def test_the_document_comes_back(fields: dict[str, object]) -> None:
         ({"initial": 1}, "task.initial is 1"),
         ({"noise": {"fixd": 1}}, "did you mean 'fixed'"),
         ({"noise": -0.1}, "expected finite numbers of 0 or more"),
+        ({"noise": {"fixed": HUGE}}, "task.noise"),
+        ({"initial": {"normal": HUGE}}, "task.initial.normal"),
+        ({"state_clip": HUGE}, "task.state_clip"),
+        ({"start": HUGE}, "task.start"),
         ({"state_clip": "x"}, "task.state_clip"),
         ({"teacher": 3}, 'only dynamics "fixed" has a teacher'),
         ({"dynamics": "fixed", "teacher": -1}, "expected a seed"),
@@ -153,3 +158,7 @@ def test_missing_fields_and_counts() -> None:
         any_task_from_dict({"name": "linear_dynamics", "dim": 3})
     with pytest.raises(UsageError, match="expected 1 or more"):
         task().sample(0, 1)
+    with pytest.raises(LayoutError, match=r"a single prompt of task\.context 1000000000000 and task\.dim 3"):
+        task(context=10**12).sample(1, 1)
+    with pytest.raises(UsageError, match=f"expected {task().most_prompts} or fewer"):
+        task().sample(task().most_prompts + 1, 1)

@@ -15,6 +15,7 @@ from interp.models.tasks import MatrixCompletion, any_task_from_dict, nystrom, s
 from interp.models.transformer import LinearTransformer
 
 FIELDS = {"name": "matrix_completion", "dim": 6, "context": 9, "spectrum": {"decay": 0.7, "rank": 4}}
+HUGE = 10**400  # a whole number that no float holds
 
 
 def task(**fields: object) -> MatrixCompletion:
@@ -112,6 +113,7 @@ def test_documents_round_trip() -> None:
         {"noise": 0.1, "outputs": 1},
         {"noise": {"choice": [0, 0.1]}, "machines": 3},
         {"spectrum": [3.0, 1.0]},
+        {"spectrum": [1e140, 1.0, 1.0]},
         {"spectrum": None},
         {"context": 6, "spectrum": None, "kernel": {"width": 0.5}},
     ):
@@ -130,6 +132,16 @@ def test_documents_round_trip() -> None:
         ({"spectrum": []}, "task.spectrum"),
         ({"spectrum": [1.0, -1.0]}, "task.spectrum"),
         ({"spectrum": {"decay": 0.7}}, "task.spectrum"),
+        ({"spectrum": {"decay": 2, "rank": 1100}}, "leave the range of numbers"),
+        ({"spectrum": {"decay": 0.1, "rank": 400}}, "leave the range of numbers"),
+        ({"spectrum": {"decay": 1, "rank": 10**12}}, f"rank {10**12}, expected 1 to 10000"),
+        ({"spectrum": [1.0] * 10_001}, "rank 10001, expected 1 to 10000"),
+        ({"spectrum": [1e200, 1.0]}, "task.spectrum"),
+        ({"spectrum": [HUGE, 1.0]}, "task.spectrum"),
+        ({"spectrum": {"decay": HUGE, "rank": 2}}, "task.spectrum"),
+        ({"noise": HUGE}, "task.noise"),
+        ({"noise": {"fixed": 1e200}}, "task.noise"),
+        ({"kernel": {"width": 1e200}, "context": 6, "spectrum": None}, "task.kernel.width"),
         ({"machines": 4}, "a divisor of dim = 6"),
         ({"kernel": {"name": "rbf"}, "spectrum": None}, "context = dim"),
         ({"kernel": {"name": "rbf"}, "context": 6}, "the kernel alone"),

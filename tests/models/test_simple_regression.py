@@ -13,6 +13,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import SimpleRegression, any_task_from_dict, task_from_dict
 
 FIELDS = {"name": "simple_regression", "context": 20}
+HUGE = 10**400  # a whole number that no float holds
 
 
 def test_the_target_is_what_numpy_fits() -> None:
@@ -72,6 +73,8 @@ def test_the_same_seed_gives_the_same_prompts_and_fields_survive_a_round_trip() 
         ({"spread": -1}, "task.spread"),
         ({"shift": float("nan")}, "task.shift"),
         ({"weight_std": 0}, "positive"),
+        ({"weight_std": 1e200}, "task.weight_std"),
+        ({"noise": {"choice": [0.1, HUGE]}}, "task.noise"),
         ({"noise": {"gamma": 1}}, "task.noise"),
         ({"dim": 3}, "unknown field task.dim"),
     ],
@@ -84,8 +87,12 @@ def test_bad_fields_are_named(change: dict, said: str) -> None:
 def test_it_is_no_task_for_what_needs_noisy_regression() -> None:
     with pytest.raises(LayoutError, match="expected 'noisy_regression'"):
         task_from_dict(FIELDS)
-    with pytest.raises(UsageError, match="fit in memory"):
+    with pytest.raises(UsageError, match="expected 1 or more"):
         SimpleRegression(context=20).sample(0, 0)
+    with pytest.raises(UsageError, match=f"expected {SimpleRegression(context=20).most_prompts} or fewer"):
+        SimpleRegression(context=20).sample(10**9, 0)
+    with pytest.raises(LayoutError, match=r"a single prompt of task\.context 1000000000000 takes"):
+        SimpleRegression(context=10**12).sample(1, 0)
     with pytest.raises(LayoutError, match="no 'context'"):
         any_task_from_dict({"name": "simple_regression"})
     with pytest.raises(LayoutError, match="has 20 rows, expected 21"):
