@@ -23,7 +23,7 @@ from interp.evidence import classical_panel, implicit_models, tuned_baselines
 from interp.identification import Candidate
 from interp.identified import Identified, Subject, identify, open_subject
 from interp.linear_prompts import gram_prompts, linear_prompts, usable
-from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
+from interp.losses import Panel, affordable_prompts, depth_label, labels_of, solves_task, squared_errors, summarise
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, RegressionPrompts, SimpleRegression
@@ -112,7 +112,7 @@ def analyse(
     squares = squared_errors(
         lambda n, s: usable(model, task.sample(n, s))[0], panels, count, task.most_prompts, seeds[4]
     )
-    losses = summarise(panels, squares)
+    losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
 
     described = {
@@ -204,7 +204,7 @@ def _completion(
     squares = squared_errors(
         lambda n, s: usable(model, task.sample(n, s))[0], panels, count, task.most_prompts, seeds[4]
     )
-    losses = summarise(panels, squares)
+    losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
     tried = None if best is None else _replaced(found, best, subject, seeds[8], progress)
     progress("looking for EAGLE")
@@ -281,7 +281,7 @@ def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:
         read = dict(zip(names, (prompts.read(t) for t in tokens), strict=True))
         return {"network": read[names[-1]], **read}
 
-    labels = {name: f"read-out after {layer} layer{'s' * (layer != 1)}" for layer, name in enumerate(names)}
+    labels = {name: depth_label(layer) for layer, name in enumerate(names)}
     return Panel(labels={"network": "the network", **labels}, predict=run)
 
 

@@ -19,7 +19,7 @@ from interp.averages import mean_with_error
 from interp.models.tasks import ContextPrompts
 from interp.results import Loss
 
-__all__ = ["Panel", "affordable_prompts", "solves_task", "squared_errors", "summarise"]
+__all__ = ["Panel", "affordable_prompts", "depth_label", "labels_of", "solves_task", "squared_errors", "summarise"]
 
 # Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
 SOLVES_SHARE = 0.05
@@ -62,10 +62,19 @@ def squared_errors(
     return {name: torch.cat(parts) for name, parts in out.items()}
 
 
-def summarise(panels: Sequence[Panel], squares: Mapping[str, Float[Tensor, " prompt"]]) -> tuple[Loss, ...]:
-    """The table of losses; figures that overflow are None."""
+def depth_label(layer: int) -> str:
+    """In words, what is predicted from the tokens after ``layer`` layers: 0 is the input."""
+    return f"read-out after {layer} layer{'s' * (layer != 1)}"
+
+
+def labels_of(panels: Sequence[Panel]) -> dict[str, str]:
+    return {name: label for panel in panels for name, label in panel.labels.items()}
+
+
+def summarise(labels: Mapping[str, str], squares: Mapping[str, Float[Tensor, " prompt"]]) -> tuple[Loss, ...]:
+    """The table of losses, a row for every label; figures that overflow are None."""
     rows = []
-    for name, label in ((name, label) for panel in panels for name, label in panel.labels.items()):
+    for name, label in labels.items():
         mse, stderr = mean_with_error(squares[name])
         excess, excess_stderr = mean_with_error(squares[name] - squares["oracle"])
         rows.append(Loss(name=name, label=label, mse=mse, stderr=stderr, excess=excess, excess_stderr=excess_stderr))

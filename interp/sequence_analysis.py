@@ -19,10 +19,10 @@ from interp.channels import block_energy, block_means, map_name
 from interp.checkpoints.opening import Checkpoint
 from interp.estimates import Estimate
 from interp.identification import EXACT, Score
-from interp.losses import Panel, solves_task, summarise
+from interp.losses import depth_label, solves_task, summarise
 from interp.probing import default_sequence_probes
 from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
-from interp.recovered import no_verdict
+from interp.recovered import no_verdict, score_words
 from interp.results import (
     Analysis,
     Coefficient,
@@ -140,8 +140,8 @@ def _evidence(
 ) -> tuple[Evidence, bool, float | None]:
     """Mean squared errors (summed over coordinates, mean over positions) and whether the task is solved."""
     squares = {name: 2.0 * values.mean(1) for name, values in errors.items()}
-    depth = {f"layer-{layer}": f"read-out after layer {layer}" for layer in range(layers + 1)}
-    rows: dict[str, Loss] = {row.name: row for row in summarise([_panel({**labels, **depth})], squares)}
+    depth = {f"layer-{layer}": depth_label(layer) for layer in range(layers + 1)}
+    rows: dict[str, Loss] = {row.name: row for row in summarise({**labels, **depth}, squares)}
     solves, share = solves_task(squares)
     ladder = sorted((rows[name] for name in labels), key=lambda row: -row.mse if row.mse is not None else float("-inf"))
     evidence = Evidence(
@@ -151,13 +151,6 @@ def _evidence(
         depth_losses=tuple(rows[name] for name in depth),
     )
     return evidence, solves, share
-
-
-def _panel(labels: Mapping[str, str]) -> Panel:
-    def never(drawn: object) -> Mapping[str, Tensor]:
-        raise NotImplementedError
-
-    return Panel(labels=labels, predict=never)
 
 
 def _layers(subject: Subject, found: FoundInSequences, seed: int) -> tuple[tuple[Layer, ...], Uncertainty]:
@@ -330,16 +323,19 @@ def _verdict(
     if algorithm == "revalg":
         what = (
             f"It runs revalg: block-scalar heads, {found.numbers} numbers in {subject.model.layers} "
-            f"layer{'s' * (subject.model.layers > 1)}, predict what it predicts to R² = {_r2(score)} on fresh "
-            f"sequences.{gradient}"
+            f"layer{'s' * (subject.model.layers > 1)}, predict what it predicts to R² = {score_words(score)} on "
+            f"fresh sequences.{gradient}"
         )
     elif step is not None:
         score = step.score
-        what = f"Its heads are not block-scalar.{gradient}"
+        heads = "Its heads are not block-scalar."
+        if found.score.recognized:
+            heads = f"Block-scalar heads come close, R² = {score_words(found.score)}, but are not all of it."
+        what = f"{heads}{gradient}"
     else:
         what = (
-            f"Unrecognized: block-scalar heads do not explain its predictions (R² = {_r2(score)} on fresh sequences), "
-            f"nor does a step of gradient descent."
+            f"Unrecognized: block-scalar heads do not explain its predictions (R² = {score_words(score)} on fresh "
+            f"sequences), nor does a step of gradient descent."
         )
     return Verdict(
         algorithm=algorithm,
@@ -353,21 +349,12 @@ def _verdict(
 
 def _gradient_words(step: Step) -> str:
     start = "a matrix W₀" if isinstance(step.w0, Tensor) else f"W₀ = {_small(step.w0, step.w0_stderr)} I"
-    is_ = "It is" if step.score.unexplained < EXACT else f"To R² = {_r2(step.score)} it is"
+    is_ = "It is" if step.score.unexplained < EXACT else f"To R² = {score_words(step.score)} it is"
     return f" {is_} one step of gradient descent, η = {step.eta:.4g}, from {start}."
 
 
 def _small(value: float, stderr: float | None) -> str:
     return f"{value:.3g}" if not stderr or stderr < 1e-9 else f"{value:.2g} ± {stderr:.1g}"
-
-
-def _r2(score: Score) -> str:
-    low, high = score.interval
-    if score.fidelity is None or low is None or high is None:
-        return "undefined"
-    if 1 - score.fidelity < 1e-10:
-        return "1 to rounding"
-    return f"{score.fidelity:.4f} [{low:.4f}, {high:.4f}]"
 
 
 def _clipped(subject: Subject, found: FoundInSequences) -> float:

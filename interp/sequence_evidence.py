@@ -74,7 +74,7 @@ class Comparators:
         steps = len(self.alpha)
         return {
             "null": "predicting zero",
-            "gd-1": f"one step of gradient descent, best step {self.eta:.4f}",
+            "gd-1": f"one step of gradient descent, best step {self.eta:.4g}",
             "prop-2-lagged": f"proposition 2, {steps} learned steps, without the newest pair",
             "prop-2": f"proposition 2, {steps} learned steps",
             "ridge-lagged": "exact ridge without the newest pair",
@@ -232,7 +232,7 @@ def objectives(model: LinearTransformer, half: Half, query: int, positions: Sequ
         if name in ("current", "start"):
             start[k * d : (k + 1) * d] = torch.eye(d) if name == "current" else drawn.task.start_matrix()
     out, q = spec.channel(spec.readout.channel).indices, slice(query * d, (query + 1) * d)
-    unclipped = replace(spec, clip=None)
+    states = causal_passage(replace(spec, clip=None), model.Q, model.P, tokens)
     rows = []
     for place in positions:
         A, B = pairs.A[:, place], pairs.B[:, place]
@@ -240,7 +240,6 @@ def objectives(model: LinearTransformer, half: Half, query: int, positions: Sequ
         if place < 2:
             continue
         maps = start.expand(len(tokens), -1, -1)
-        states = causal_passage(unclipped, model.Q, model.P, tokens)
         for layer in range(model.layers + 1):
             if layer:
                 before = states[layer - 1][:, : place + 1]

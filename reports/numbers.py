@@ -82,13 +82,14 @@ def estimate(value: float | int | None, stderr: float | int | None) -> str:
 
 
 def interval(value: float | None, bounds: tuple[float | None, float | None]) -> str:
-    """An R² with its interval, ``0.99987 [0.99981, 0.99992]``: to the last digit that its width allows."""
+    """An R² or a coefficient with its interval, ``0.99987 [0.99981, 0.99992]``: to the last digit that its width
+    allows."""
     if not is_finite(value):
         return DASH
     lo, hi = bounds
     if not (is_finite(lo) and is_finite(hi)):
         return _short_of_one(value)
-    if min(value, lo) > 1 - _EXACT:
+    if all(abs(1 - v) <= _EXACT for v in (value, lo, hi)):
         return "1 to rounding"
     if max(abs(value), abs(lo), abs(hi)) >= 1e4:  # an R² of a model that explodes
         return f"{number(value, 2)} [{number(lo, 2)}, {number(hi, 2)}]"
@@ -101,7 +102,7 @@ def interval(value: float | None, bounds: tuple[float | None, float | None]) -> 
 
 def _short_of_one(value: float) -> str:
     """A share of variance; 0.9999996 is not printed as 1."""
-    if 0 < 1 - value < 1e-3:
+    if _EXACT < 1 - value < 1e-3:
         return f"{value:.{min(1 - _exponent(1 - value), 12)}f}"
     return number(value)
 

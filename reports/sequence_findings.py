@@ -177,7 +177,7 @@ def _compression(found: Sequences) -> Part | None:
     rows = tuple(
         (
             f"{row.numbers_per_head:.3g}", str(row.numbers), estimate(row.loss, row.stderr),
-            estimate(row.ratio, row.ratio_stderr), number(row.fidelity), _kind(row.kind),
+            estimate(row.ratio, row.ratio_stderr), interval(row.fidelity, (None, None)), _kind(row.kind),
         )
         for row in found.compressions
     )  # fmt: skip
@@ -256,7 +256,7 @@ def _ranking(found: Sequences) -> Part | None:
     if not found.ranking:
         return None
     rows = tuple(
-        (str(row.layer), str(row.head), row.matrix, row.entry, number(row.value), percent(min(row.cost, 9.99)))
+        (str(row.layer), str(row.head), row.matrix, row.entry, number(row.value), percent(row.cost))
         for row in found.ranking[:MOST_NUMBERS]
     )
     return Part(

@@ -79,6 +79,8 @@ def _print(rows: list[dict[str, str]], results: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from interp.reports.numbers import interval
+
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("what", "paper", "ours"):
         shown.add_column(heading, overflow="fold")
@@ -95,7 +97,7 @@ def _print(rows: list[dict[str, str]], results: Mapping[str, Any]) -> None:
                 form,
                 str(row["seed"]) + ("" if row["start"] == "random" else f" ({row['start']})"),
                 row["verdict"],
-                "—" if row["fidelity"] is None else f"{row['fidelity']:.4f}",
+                interval(row["fidelity"], (None, None)),
                 str(row["form"]),
                 "—" if row["relative_error"] is None else f"{row['relative_error']:.2g}",
                 ", ".join(row["failed"]),

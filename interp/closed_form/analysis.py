@@ -15,7 +15,7 @@ from interp.closed_form.evidence import closer, forms, replacements, rescalings
 from interp.closed_form.rivals import Rival, fit_rivals
 from interp.closed_form.verdict import Scored, checks, choose_rival
 from interp.identification import RECOGNIZED, RECOGNIZED_LOWER, Score, bootstrap_fidelity
-from interp.losses import Panel, solves_task, squared_errors, summarise
+from interp.losses import Panel, labels_of, solves_task, squared_errors, summarise
 from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import SimplePrompts, SimpleRegression
@@ -104,7 +104,7 @@ def analyse_simple_regression(
     recovered = _Recovered.of(closed, closest, scored, rivals, chosen)
     panels = [_network_panel(model), _recovered_panel(recovered), _baselines(task, keys, prompts, seeds[3])]
     squares = squared_errors(lambda n, s: task.sample(n, s), panels, LOSS_PROMPTS, LOSS_PROMPTS, seeds[4])  # type: ignore[arg-type]
-    losses = summarise(panels, squares)
+    losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
     mse = {entry.name: entry.mse for entry in losses}
     said = task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))

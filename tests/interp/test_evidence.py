@@ -12,7 +12,7 @@ from torch import Tensor
 from interp.algorithms import RegressionStatistics
 from interp.algorithms.baselines import Baseline
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
-from interp.losses import Panel, affordable_prompts, solves_task, squared_errors, summarise
+from interp.losses import Panel, affordable_prompts, labels_of, solves_task, squared_errors, summarise
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
@@ -119,7 +119,7 @@ def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
     for name, factor in (("null", 0.0), ("oracle", 0.9), ("network", 0.5)):
         torch.testing.assert_close(squares[name], ((1 - factor) * target) ** 2)
 
-    rows = {row.name: row for row in summarise(panels, squares)}
+    rows = {row.name: row for row in summarise(labels_of(panels), squares)}
     assert list(rows) == ["null", "oracle", "network"] and rows["network"].label == "the network"
     spread = float(target.square().std()) / 4196**0.5
     assert rows["network"].mse == pytest.approx(0.25 * float(target.square().mean()))
@@ -132,7 +132,7 @@ def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
 
 def test_a_loss_that_overflows_is_none() -> None:
     panels = [panel(oracle=1.0, network=1e200)]
-    (_, network) = summarise(panels, squared_errors(TASK.sample, panels, 10, 10**6, seed=0))
+    (_, network) = summarise(labels_of(panels), squared_errors(TASK.sample, panels, 10, 10**6, seed=0))
     assert (network.mse, network.stderr, network.excess, network.excess_stderr) == (None, None, None, None)
 
 

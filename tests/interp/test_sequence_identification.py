@@ -13,13 +13,15 @@ from interp.channel_fits import BlockHeads, free_numbers, live_channels, refit_h
 from interp.channels import block_means, map_name
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
+from interp.models.causal import causal_passage
 from interp.models.constructions import CHANNELS, gradient_step, preconditioned_step, richardson
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import LinearDynamics
 from interp.models.tasks.linear_dynamics import InitialLaw
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis
-from interp.sequence_identification import FoundInSequences, identify_sequences, open_causal
+from interp.sequence_evidence import objectives
+from interp.sequence_identification import FoundInSequences, Half, identify_sequences, open_causal
 
 SEQUENCES = 192
 
@@ -140,6 +142,42 @@ def test_the_whole_analysis_of_proposition_1(tmp_path):
     assert losses["oracle"] < losses["ridge"] < losses["gd-1"] < losses["null"]
     assert losses["recovered"] == pytest.approx(losses["network"], rel=1e-9)
     assert Analysis.from_dict(result.to_dict()) == result
+
+
+def test_a_fidelity_short_of_one_is_not_printed_as_one(tmp_path):
+    model, _ = planted(LinearDynamics(dim=3, context=12), 1, 2, seed=1)
+    generator = torch.Generator().manual_seed(0)
+    moved = model.P * (1 + 3e-3 * torch.randn(model.P.shape, generator=generator, dtype=torch.float64))
+    result = whole(LinearTransformer(spec=model.spec, Q=model.Q, P=moved), tmp_path)
+    assert result.verdict.algorithm == "revalg" and 0.99995 < (result.verdict.fidelity or 0.0) < 1 - 1e-10
+    assert "R² = 0.9999" in result.verdict.summary
+    assert [row.label for row in result.evidence.depth_losses] == ["read-out after 0 layers", "read-out after 1 layer"]
+
+
+def test_heads_that_come_close_are_not_said_to_be_another_thing(tmp_path):
+    """A step from a matrix that is nearly a number: smaller than the heads that nearly are it, and exact."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+    W_0 = 0.5 * torch.eye(3, dtype=torch.float64) + 1e-2 * noise
+    task = LinearDynamics(dim=3, context=15, start=tuple(map(tuple, W_0.tolist())))
+    result = whole(scrambled(gradient_step(task, 0.05), 2), tmp_path)
+    heads = next(row for row in result.families if row.name == "revalg")
+    assert result.verdict.algorithm == "gd" and (heads.fidelity or 0.0) > 0.99
+    assert result.verdict.summary.count("Block-scalar heads come close") == 1
+    assert "not block-scalar" not in result.verdict.summary
+
+
+def test_the_passage_is_run_once_for_all_positions(monkeypatch):
+    task = LinearDynamics(dim=3, context=10)
+    model = gradient_step(task, 0.1)
+    drawn = task.sample(16, 0)
+    tokens = drawn.inputs(model.spec)[0]
+    half = Half(drawn, tokens, drawn.target, drawn.target)
+    runs = []
+    monkeypatch.setattr(
+        "interp.sequence_evidence.causal_passage", lambda *given: runs.append(0) or causal_passage(*given)
+    )
+    assert {row.position for row in objectives(model, half, 1, (5, 8, 9))} == {5, 8, 9} and len(runs) == 1
 
 
 def test_a_network_that_does_nothing_is_no_algorithm(tmp_path):
