@@ -38,7 +38,7 @@ def test_a_cost_is_printed_whatever_its_size(cost: float, text: str) -> None:
     assert row("ranking", ranking=(number,))[-1] == text
 
 
-@pytest.mark.parametrize(("fidelity", "text"), [(0.9999996, "0.99999960"), (1 - 1e-15, "1.000"), (None, "—")])
+@pytest.mark.parametrize(("fidelity", "text"), [(0.9999996, "0.99999960"), (1 - 1e-15, "1.0000"), (None, "—")])
 def test_a_fidelity_short_of_one_is_not_printed_as_one(fidelity: float | None, text: str) -> None:
     kept = Compression(
         kind="refit", numbers_per_head=4.0, numbers=8, loss=0.1, stderr=0.01, ratio=1.0, ratio_stderr=0.01,
