@@ -86,7 +86,8 @@ def fit(
     started, running = time.monotonic(), math.nan
     for step in range(first, plan.steps):
         value = _descend(recipe, factors, optimiser, step)
-        running = value if math.isnan(running) else 0.98 * running + 0.02 * min(value, 10 * running)
+        # from the first batch that does not overflow
+        running = 0.98 * running + 0.02 * min(value, 10 * running) if math.isfinite(running) else value
         if record is not None and (step + 1) % SAVE_EVERY == 0:
             _save(record, recipe, factors, optimiser, step + 1, spent + time.monotonic() - started)
         if (step + 1) % SHOW_EVERY == 0:

@@ -130,7 +130,8 @@ def adam(
         drawn = shapes.task.sample(batch, (seed * 1_000_003 + step) % 2**63)
         tokens, target = _tokens(drawn, shapes.spec).float(), drawn.least_squares().prediction.float()
         g, loss = gradient(now.theta, tokens, target)
-        g = torch.nan_to_num(g) * (GRADIENT / g.norm(dim=1, keepdim=True).clamp_min(GRADIENT))
+        g = torch.nan_to_num(g)  # a seed that overflows stands still, and does not become NaN
+        g = g * (GRADIENT / g.norm(dim=1, keepdim=True).clamp_min(GRADIENT))
         first, second = torch.lerp(now.first, g, 0.1), torch.lerp(now.second, g * g, 0.001)
         level = rate * min(1.0, (step + 1) / WARM_UP) * (0.5 * (1 + math.cos(math.pi * step / steps)) + LAST)
         move = first / (1 - 0.9 ** (step + 1)) / ((second / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8)
@@ -213,8 +214,7 @@ def prune(
     stays within ``GROWTH`` of that before; the others are refitted without a penalty."""
     best = polish(shapes, theta, prompts, l1=0.0, iterations=iterations)
     bar = GROWTH * relative_error(shapes, theta, checked)
-    while True:
-        left = torch.nonzero(best)[:, 0]
+    while len(left := torch.nonzero(best)[:, 0]):
         # what the prediction loses when the weight alone is set to 0, to first order
         tokens = _tokens(prompts[:CHUNK], shapes.spec)
         one = torch.func.grad(lambda theta, row: shapes.predict(theta, row[None])[0])
@@ -227,8 +227,9 @@ def prune(
         error = relative_error(shapes, tried, checked)
         watch(int(mask.sum()), error)
         if not error <= bar:
-            return best
+            break
         best = tried
+    return best
 
 
 def relative_error(shapes: Shapes, theta: Float[Tensor, " parameter"], prompts: SimplePrompts) -> float:

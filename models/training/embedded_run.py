@@ -24,21 +24,23 @@ from torch import Tensor
 import interp
 from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError
+from interp.models.tasks import SimplePrompts
 from interp.models.training.embedded import Shapes, Stochastic, adam, initial, polish, prune, relative_error
 from interp.models.training.embedded_recipe import EmbeddedRecipe
+from interp.models.training.trained import EVALUATION_SEED
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["TrainedEmbedded", "train_embedded"]
 
-EVALUATION_SEED = 902_417  # apart from every training seed
 SAVE_EVERY = 10.0  # seconds
 SMOOTH = (1e-3, 1e-4)  # of |w|, in the two halves of a polish
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedEmbedded:
-    """The best seed, pruned, and what became of all of them before pruning, the best first. Errors are E (f - yhat)^2 /
-    E yhat^2 on ``prompts`` fresh prompts."""
+    """The best seed, pruned, and what became of all of them before pruning, the best first as judged on other prompts.
+    Errors are E (f - yhat)^2 / E yhat^2 with their standard errors, on ``prompts`` prompts that nothing was fitted to
+    or chosen on; NaN or infinite where a seed diverged."""
 
     model: LinearTransformer
     error: float
@@ -46,6 +48,7 @@ class TrainedEmbedded:
     prompts: int
     seeds: tuple[LinearTransformer, ...]
     errors: tuple[float, ...]
+    stderrs: tuple[float, ...]
     seconds: float
 
 
@@ -130,9 +133,9 @@ def train_embedded(
     except BaseException:
         kept.save()
         raise
-    errors = {k: relative_error(shapes, kept.polished[k], checked) for k in range(plan.seeds)}
-    order = sorted(errors, key=lambda k: errors[k] if math.isfinite(errors[k]) else math.inf)
-    if not math.isfinite(errors[order[0]]):
+    judged = {k: relative_error(shapes, kept.polished[k], checked) for k in range(plan.seeds)}
+    order = sorted(judged, key=lambda k: judged[k] if math.isfinite(judged[k]) else math.inf)
+    if not math.isfinite(judged[order[0]]):
         raise UsageError(f"no seed of recipe {recipe.name!r} has a finite error; lower optimiser.rate")
     best = prune(
         shapes, kept.polished[order[0]], fixed, checked, iterations=plan.prune_iterations,
@@ -140,9 +143,8 @@ def train_embedded(
     )  # fmt: skip
     kept.save()
     fresh = task.sample(plan.evaluation_prompts, EVALUATION_SEED + plan.seed)
-    target, tokens = fresh.least_squares().prediction, torch.cat(fresh.inputs(recipe.spec), 1)
-    losses = (shapes.predict(best, tokens) - target).square() / target.square().mean()
-    error, stderr = float(losses.mean()), float(losses.std()) / math.sqrt(len(losses))
+    error, stderr = error_on(shapes, best, fresh)
+    errors = {k: error_on(shapes, kept.polished[k], fresh) for k in order}
     common = {
         "recipe": recipe.to_dict(),
         "start": "random",
@@ -155,11 +157,14 @@ def train_embedded(
         "relative_error": {
             "mean": error,
             "stderr": stderr,
-            "prompts": len(losses),
+            "prompts": fresh.count,
             "unit": "E (f - yhat)^2 / E yhat^2",
         },
         "seed": order[0],
-        "seeds": [{"seed": k, "relative_error": errors[k]} for k in range(plan.seeds)],
+        "seeds": [
+            {"seed": k, "relative_error": _known(errors[k][0]), "stderr": _known(errors[k][1])}
+            for k in range(plan.seeds)
+        ],
         "weights_left": int((best != 0).sum()),
     }
     if record is not None:
@@ -168,11 +173,23 @@ def train_embedded(
         model=_model(shapes, best, provenance),
         error=error,
         stderr=stderr,
-        prompts=len(losses),
+        prompts=fresh.count,
         seeds=tuple(_model(shapes, kept.polished[k], common | {"seed": k}) for k in order),
-        errors=tuple(errors[k] for k in order),
+        errors=tuple(errors[k][0] for k in order),
+        stderrs=tuple(errors[k][1] for k in order),
         seconds=kept.spent,
     )
+
+
+def error_on(shapes: Shapes, theta: Tensor, prompts: SimplePrompts) -> tuple[float, float]:
+    """E (f - yhat)^2 / E yhat^2 and the standard error of its numerator, in the same unit."""
+    target, tokens = prompts.least_squares().prediction, torch.cat(prompts.inputs(shapes.spec), 1)
+    losses = (shapes.predict(theta, tokens) - target).square() / target.square().mean()
+    return float(losses.mean()), float(losses.std()) / math.sqrt(len(losses))
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _model(shapes: Shapes, theta: Tensor, provenance: Mapping[str, Any]) -> LinearTransformer:

@@ -33,7 +33,6 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
     """The best parameters found; the same recipe gives the same ones, however often the run was interrupted."""
     optimiser = recipe.optimiser
     family = recipe.family()
-    scout = recipe.family("diag") if isinstance(family, Dense) else None
     small = training_sample(recipe.task, recipe.spec, optimiser.search_prompts, purpose_seed(optimiser.seed, 1))
 
     def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:

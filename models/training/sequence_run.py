@@ -22,11 +22,11 @@ from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError
 from interp.models.training.sequence_recipe import SequenceRecipe
 from interp.models.training.sequences import Moving, fresh_loss, products, start, steps_of
+from interp.models.training.trained import EVALUATION_SEED
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["TrainedOnSequences", "train_on_sequences"]
 
-EVALUATION_SEED = 902_417  # apart from every training seed
 SAVE_EVERY = 10.0  # seconds
 
 

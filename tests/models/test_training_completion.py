@@ -61,6 +61,16 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, monkeypat
     torch.testing.assert_close(again.model.Q, whole.model.Q)
 
 
+def test_the_shown_loss_begins_with_the_first_batch_that_does_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHOW_EVERY", 1)
+    losses = iter([float("inf"), 2.0, float("inf"), 2.0])
+    monkeypatch.setattr(module, "_descend", lambda *_: next(losses))
+    shown: list[float] = []
+    train(recipe(steps=4), watch=lambda step: shown.append(step.loss))
+    assert shown[:2] == [float("inf"), 2.0]
+    assert shown[2:] == pytest.approx([0.98 * 2 + 0.02 * 20, 0.98 * 2.36 + 0.02 * 2])
+
+
 def test_records_of_other_recipes_are_refused(tmp_path: Path) -> None:
     record = tmp_path / "record"
     train(recipe(steps=3), record=record, keep_record=True)

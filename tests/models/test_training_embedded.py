@@ -14,7 +14,8 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import LayerNorm
 from interp.models.tasks import SimpleRegression
 from interp.models.training import EmbeddedRecipe, load_recipe, train_embedded
-from interp.models.training.embedded import Shapes, initial, polish, prune, relative_error
+from interp.models.training.embedded import Shapes, Stochastic, adam, initial, polish, prune, relative_error
+from interp.models.training.trained import EVALUATION_SEED
 
 TASK = SimpleRegression(context=6)
 FIELDS = {
@@ -68,6 +69,30 @@ def test_pruning_takes_out_what_is_not_needed() -> None:
     assert relative_error(shapes, found, checked) <= 1.25 * relative_error(shapes, junk, checked)
 
 
+def test_pruning_ends_where_every_weight_may_go() -> None:
+    shapes = Shapes(EmbeddedRecipe.from_dict(FIELDS).spec, TASK, 2, 2)
+    fitted, checked = TASK.sample(50, 1), TASK.sample(50, 2)
+    rounds: list[int] = []
+
+    def watch(left: int, error: float) -> None:
+        rounds.append(left)
+        assert len(rounds) <= 200, "it goes on without weights"
+
+    nothing = torch.zeros(shapes.count, dtype=torch.float64)  # has an error of 1, and the bar is above it
+    assert not prune(shapes, nothing, fitted, checked, iterations=0, watch=watch).any()
+    nothing[-1] = 1e-3
+    assert not prune(shapes, nothing, fitted, checked, iterations=0, watch=watch).any() and rounds == [0]
+
+
+def test_a_seed_that_overflows_stands_still_and_the_others_move() -> None:
+    shapes, theta = planted()
+    start = torch.stack([torch.full_like(theta, 1e25), initial(shapes, 0.5, 1, 0)[0]])
+    still = Stochastic(start, torch.zeros_like(start), torch.zeros_like(start))
+    moved = adam(shapes, still, steps=3, rate=0.01, batch=8, l1=0.0, seed=0).theta
+    assert torch.equal(moved[0], start[0].float()) and not torch.equal(moved[1], start[1].float())
+    assert bool(moved.isfinite().all())
+
+
 def test_a_run_that_was_interrupted_ends_with_the_same_weights(tmp_path: Path) -> None:
     recipe = EmbeddedRecipe.from_dict(FIELDS)
     straight = train_embedded(recipe)
@@ -87,7 +112,16 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(tmp_path: Path) -
     assert not record.exists()
     expected = dict(straight.model.named())
     assert all(torch.equal(value, expected[name]) for name, value in resumed.model.named())
-    assert len(resumed.seeds) == 2 and resumed.errors[0] <= resumed.errors[1]
+    assert len(resumed.seeds) == 2 and all(stderr > 0 for stderr in resumed.stderrs)
+    fresh = TASK.sample(256, EVALUATION_SEED)  # which nothing was fitted to or chosen on
+    shapes = Shapes(recipe.spec, TASK, 2, 2)
+    for model, error in zip(resumed.seeds, resumed.errors, strict=True):
+        named = dict(model.named())
+        theta = torch.cat([named[name].flatten() for name in shapes.sizes])
+        assert error == pytest.approx(relative_error(shapes, theta, fresh), rel=1e-9)
+    stated = {entry["seed"]: entry for entry in resumed.model.spec.provenance["seeds"]}
+    best = resumed.model.spec.provenance["seed"]
+    assert (stated[best]["relative_error"], stated[best]["stderr"]) == (resumed.errors[0], resumed.stderrs[0])
     assert resumed.model.spec.provenance["start"] == "random"
     with pytest.raises(Stop):
         train_embedded(recipe, record=record, watch=stop)
