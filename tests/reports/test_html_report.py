@@ -232,7 +232,7 @@ def test_reports_import_neither_torch_nor_plotly() -> None:
 
 
 def test_channels_of_one_size_have_diagonals_between_them():
-    """Q links channel a to b by a multiple of the identity: nothing on the matrix's own diagonal, all on the block's."""
+    """Q links a to b by a multiple of the identity: nothing on the matrix's own diagonal, all on a block's."""
     analysis = synthetic_analyses.analysis()
     Q = np.zeros((1, 1, 4, 4))
     Q[..., [0, 1], [2, 3]] = 3.0
