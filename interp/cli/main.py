@@ -23,7 +23,7 @@ COMMANDS = {
     "diff": ("interp.cli.diff", "How far one checkpoint is from another, aligned up to gauge."),
     "emit": ("interp.cli.emit", "Write the recovered algorithm as code: numpy, torch or LaTeX."),
     "explore": ("interp.cli.explore", "Write an interactive page of the weight matrices."),
-    "identify": ("interp.cli.identify", "The verdict alone: families, coefficients and losses, in a few seconds."),
+    "identify": ("interp.cli.identify", "The verdict alone: families, coefficients and losses."),
     "inspect": ("interp.cli.inspect", "Show what a file holds, from its header only."),
     "probe": ("interp.cli.probe", "What can be read from the activations, layer by layer, with controls."),
     "reproduce": ("interp.cli.reproduce", "A paper's table, its figures beside ours; trains the cells asked for."),
