@@ -218,6 +218,11 @@ class MatrixCompletion:
         _require_channels(spec, self.dim, self.outputs)
 
     @property
+    def machine_masks(self) -> Float[Tensor, "machine dim"]:
+        """1 where a machine holds a column of x, else 0."""
+        return torch.eye(self.machines, dtype=torch.float64).repeat_interleave(self.dim // self.machines, 1)
+
+    @property
     def most_prompts(self) -> int:
         """How many prompts fit in ``MEMORY``, in float64 and with temporaries. 0: not one."""
         rows, columns = self.context + self.queries, self.dim + self.outputs

@@ -27,10 +27,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
-from interp.models.numbers import as_float
+from interp.models.errors import LayoutError
+from interp.models.numbers import as_float, is_count
 from interp.models.specification import ModelSpec
 from interp.models.tasks import MatrixCompletion
+from interp.models.training.fields import (
+    model_field,
+    parts,
+    require_counts,
+    require_known,
+    require_name,
+    require_positive,
+    require_seed,
+    table,
+)
 
 __all__ = ["REGIMES", "Adam", "CompletionRecipe"]
 
@@ -53,22 +63,16 @@ class Adam:
     evaluation_prompts: int = 65_536
 
     def __post_init__(self) -> None:
-        if self.start not in STARTS:
-            raise LayoutError(f"optimiser.start is {self.start!r}; {did_you_mean(str(self.start), STARTS)}")
-        for name in ("steps", "batch", "pool", "evaluation_prompts"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise LayoutError(f"optimiser.{name} is {value!r}, expected a whole number of 1 or more")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
-            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number from 0 to 2^32 - 1")
+        require_known(self.start, STARTS, f"optimiser.start is {self.start!r}")
+        require_counts("optimiser", {"steps": self.steps, "batch": self.batch, "pool": self.pool})
+        require_counts("optimiser", {"evaluation_prompts": self.evaluation_prompts}, least=2)  # for a standard error
+        require_seed(self.seed)
         for name in ("rate", "clip", "initial"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
-                raise LayoutError(f"optimiser.{name} is {value!r}, expected a positive number")
+            require_positive(f"optimiser.{name}", getattr(self, name))
 
     @classmethod
     def from_dict(cls, fields: Any) -> Adam:
-        given = _known(fields, "optimiser", [f.name for f in dataclasses.fields(cls)])
+        given = table(fields, "optimiser", [f.name for f in dataclasses.fields(cls)])
         return cls(
             **{key: as_float(value) if key in ("rate", "clip", "initial") else value for key, value in given.items()}
         )
@@ -76,15 +80,6 @@ class Adam:
     def rate_at(self, step: int) -> float:
         late = max(0.0, (step / self.steps - 0.4) / 0.6)
         return self.rate * (0.02 + 0.98 * 0.5 * (1.0 + math.cos(math.pi * late)))
-
-
-def _known(fields: Any, where: str, known: list[str]) -> dict[str, Any]:
-    if not isinstance(fields, Mapping):
-        raise LayoutError(f"{where} is {fields!r}, expected a table")
-    for key in fields:
-        if key not in known:
-            raise LayoutError(f"unknown field {where}.{key}; {did_you_mean(str(key), known)}")
-    return dict(fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,17 +94,14 @@ class CompletionRecipe:
     optimiser: Adam = field(default_factory=Adam)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or "/" in self.name:
-            raise LayoutError(f"the recipe's name is {self.name!r}, expected a word such as 'eagle-full'")
-        if not isinstance(self.layers, int) or isinstance(self.layers, bool) or self.layers < 1:
-            raise LayoutError(f"model.layers is {self.layers!r}, expected a whole number of 1 or more")
-        if self.regime not in REGIMES:
-            raise LayoutError(f"model.regime is {self.regime!r}; {did_you_mean(str(self.regime), REGIMES)}")
+        require_name(self.name, "eagle-full")
+        require_counts("model", {"layers": self.layers})
+        require_known(self.regime, REGIMES, f"model.regime is {self.regime!r}")
         if (self.regime == "sketch") != (self.rank is not None):
             raise LayoutError(
                 f"model.rank is {self.rank!r} in regime {self.regime!r}; the sketch regime alone needs one"
             )
-        if self.rank is not None and not (isinstance(self.rank, int) and 1 <= self.rank <= self.task.dim):
+        if self.rank is not None and (not is_count(self.rank) or self.rank > self.task.dim):
             raise LayoutError(f"model.rank is {self.rank!r}, expected 1 to {self.task.dim}")
         if (self.regime == "machines") != (self.task.machines > 1):
             raise LayoutError(
@@ -127,13 +119,9 @@ class CompletionRecipe:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> CompletionRecipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
-        given = _known(fields, "the recipe", ["name", "task", "model", "optimiser"])
-        model = _known(given.get("model", {}), "model", ["regime", "layers", "rank"])
-        for key in ("regime", "layers"):
-            if key not in model:
-                raise LayoutError(f"the recipe has no model.{key}")
-        if "name" not in given:
-            raise LayoutError("the recipe has no 'name', expected name, [task] and [model]")
+        given = parts(fields)
+        model = table(given["model"], "model", ["regime", "layers", "rank"])
+        model_field(model, "regime", "layers")
         task = MatrixCompletion.from_dict(given["task"])
         return cls(name=given["name"], task=task, optimiser=Adam.from_dict(given.get("optimiser", {})), **model)
 
@@ -159,11 +147,6 @@ class CompletionRecipe:
 
     def products(self, factors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(P, Q); what a machine cannot read is 0."""
-        seen = torch.ones(self.task.machines, self.spec.width, 1)
-        if self.regime == "machines":
-            each = self.task.dim // self.task.machines
-            for machine in range(self.task.machines):
-                seen[machine, : self.task.dim] = 0.0
-                seen[machine, machine * each : (machine + 1) * each] = 1.0
+        seen = torch.nn.functional.pad(self.task.machine_masks, (0, self.task.outputs), value=1.0).float()[..., None]
         read = {name: value if name == "W_P" else value * seen for name, value in factors.items()}
         return read["W_P"] @ read["W_V"].mT, read["W_Q"] @ read["W_K"].mT

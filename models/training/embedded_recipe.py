@@ -15,16 +15,19 @@ attention = { keys = "context", scale = "1/n" }     optional, as is layernorm (f
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.models.errors import LayoutError
+from interp.models.numbers import as_float, is_number
 from interp.models.specification import ModelSpec
 from interp.models.tasks.simple_regression import CHANNELS, SimpleRegression
+from interp.models.training.fields import parts, require_counts, require_name, require_seed, table
 
 __all__ = ["EmbeddedOptimiser", "EmbeddedRecipe"]
+
+REAL = ("initial_std", "rate", "l1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +47,19 @@ class EmbeddedOptimiser:
     evaluation_prompts: int = 65_536
 
     def __post_init__(self) -> None:
-        for entry in dataclasses.fields(self):
-            value, name = getattr(self, entry.name), f"optimiser.{entry.name}"
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if entry.name == "seed":
-                if not whole or not 0 <= value < 2**32:
-                    raise LayoutError(f"{name} is {value!r}, expected a whole number from 0 to 2^32 - 1")
-            elif entry.name in ("initial_std", "rate", "l1"):
-                if not isinstance(value, float) or not math.isfinite(value) or value < 0:
-                    raise LayoutError(f"{name} is {value!r}, expected a finite number of 0 or more")
-            elif not whole or value < 1:
-                raise LayoutError(f"{name} is {value!r}, expected a whole number of 1 or more")
+        values = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        require_seed(values.pop("seed"))
+        for name in REAL:
+            value = values.pop(name)
+            if not is_number(value) or value < 0:
+                raise LayoutError(f"optimiser.{name} is {value!r}, expected a finite number of 0 or more")
+        require_counts("optimiser", {"evaluation_prompts": values.pop("evaluation_prompts")}, least=2)  # for an error
+        require_counts("optimiser", values)
+
+    @classmethod
+    def from_dict(cls, fields: object) -> EmbeddedOptimiser:
+        given = table(fields, "optimiser", [entry.name for entry in dataclasses.fields(cls)])
+        return cls(**{key: as_float(value) if key in REAL else value for key, value in given.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +74,8 @@ class EmbeddedRecipe:
     optimiser: EmbeddedOptimiser = field(default_factory=EmbeddedOptimiser)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or "/" in self.name:
-            raise LayoutError(f"the recipe's name is {self.name!r}, expected a word such as 'closed-form-context'")
-        for name in ("layers", "heads"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise LayoutError(f"model.{name} is {value!r}, expected a whole number of 1 or more")
+        require_name(self.name, "closed-form-context")
+        require_counts("model", {"layers": self.layers, "heads": self.heads})
 
     def with_seed(self, seed: int) -> EmbeddedRecipe:
         return dataclasses.replace(self, optimiser=dataclasses.replace(self.optimiser, seed=seed))
@@ -82,12 +83,9 @@ class EmbeddedRecipe:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> EmbeddedRecipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
-        fields = _table(fields, "the recipe", ["name", "task", "model", "optimiser"])
-        for key in ("name", "task", "model"):
-            if key not in fields:
-                raise LayoutError(f"the recipe has no {key!r}, expected name, [task] and [model]")
+        fields = parts(fields)
         task = SimpleRegression.from_dict(fields["task"])
-        model = _table(fields["model"], "model", ["layers", "heads", "width", "attention", "layernorm"])
+        model = table(fields["model"], "model", ["layers", "heads", "width", "attention", "layernorm"])
         spec = ModelSpec.from_dict(
             {
                 "tokens": CHANNELS,
@@ -98,12 +96,11 @@ class EmbeddedRecipe:
                 "task": task.to_dict(),
             }
         )
-        known = [entry.name for entry in dataclasses.fields(EmbeddedOptimiser)]
         return cls(
             name=fields["name"],
             task=task,
             spec=spec,
-            optimiser=EmbeddedOptimiser(**_table(fields.get("optimiser", {}), "optimiser", known)),
+            optimiser=EmbeddedOptimiser.from_dict(fields.get("optimiser", {})),
             **{key: model[key] for key in ("layers", "heads") if key in model},
         )
 
@@ -120,12 +117,3 @@ class EmbeddedRecipe:
             },
             "optimiser": dataclasses.asdict(self.optimiser),
         }
-
-
-def _table(fields: object, where: str, known: list[str]) -> dict[str, Any]:
-    if not isinstance(fields, Mapping):
-        raise LayoutError(f"{where} is {fields!r}, expected a table")
-    for key in fields:
-        if key not in known:
-            raise LayoutError(f"unknown field {where}.{key}; {did_you_mean(str(key), known)}")
-    return dict(fields)

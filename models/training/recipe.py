@@ -26,10 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
+from interp.models.numbers import is_count
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, SimpleRegression, task_from_dict
 from interp.models.training.completion_recipe import CompletionRecipe
 from interp.models.training.embedded_recipe import EmbeddedRecipe
+from interp.models.training.fields import model_field, parts, require_counts, require_name, require_seed, table
 from interp.models.training.parametrisation import Parametrisation, parametrisation
 from interp.models.training.sequence_recipe import SequenceRecipe
 
@@ -62,14 +64,12 @@ class Optimiser:
             "scan_iterations",
             "search_iterations",
             "wander_steps",
-            "evaluation_prompts",
         ):
-            if not _is_count(getattr(self, name)):
-                raise LayoutError(f"optimiser.{name} is {getattr(self, name)!r}, expected a whole number of 1 or more")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
-            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number from 0 to 2^32 - 1")
+            require_counts("optimiser", {name: getattr(self, name)})
+        require_counts("optimiser", {"evaluation_prompts": self.evaluation_prompts}, least=2)  # for a standard error
+        require_seed(self.seed)
         for name in ("prompts", "iterations"):
-            if not all(_is_count(value) for value in getattr(self, name)):
+            if not all(is_count(value) for value in getattr(self, name)):
                 raise LayoutError(f"optimiser.{name} is {getattr(self, name)!r}, expected whole numbers of 1 or more")
         if len(self.prompts) != len(self.iterations):
             raise LayoutError(
@@ -82,7 +82,7 @@ class Optimiser:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Optimiser:
         known = [f.name for f in dataclasses.fields(cls)]
-        values = dict(_known(fields, "optimiser", known))
+        values = table(fields, "optimiser", known)
         for name in ("prompts", "iterations"):
             if name in values:
                 if not isinstance(values[name], (list, tuple)):
@@ -92,19 +92,6 @@ class Optimiser:
 
     def to_dict(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in dataclasses.asdict(self).items()}
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _known(fields: object, where: str, known: list[str]) -> Mapping[str, Any]:
-    if not isinstance(fields, Mapping):
-        raise LayoutError(f"{where} is {fields!r}, expected a table")
-    for key in fields:
-        if key not in known:
-            raise LayoutError(f"unknown field {where}.{key}; {did_you_mean(str(key), known)}")
-    return fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,11 +107,8 @@ class Recipe:
     optimiser: Optimiser = field(default_factory=Optimiser)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or "/" in self.name:
-            raise LayoutError(f"the recipe's name is {self.name!r}, expected a word such as 'diag-l4-u5'")
-        for name in ("layers", "heads"):
-            if not _is_count(getattr(self, name)):
-                raise LayoutError(f"model.{name} is {getattr(self, name)!r}, expected a whole number of 1 or more")
+        require_name(self.name, "diag-l4-u5")
+        require_counts("model", {"layers": self.layers, "heads": self.heads})
         if self.spec.tokens != (("x", self.task.dim), ("y", 1)):
             raise LayoutError(
                 f"model.tokens is {list(self.spec.tokens)}, expected x: {self.task.dim} and y: 1 in this order"
@@ -154,19 +138,11 @@ class Recipe:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Recipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
-        parts = ["name", "task", "model", "optimiser"]
-        for key in fields:
-            if key not in parts:
-                raise LayoutError(f"unknown field {key!r} in the recipe; {did_you_mean(str(key), parts)}")
-        for key in ("name", "task", "model"):
-            if key not in fields:
-                raise LayoutError(f"the recipe has no {key!r}, expected name, [task] and [model]")
+        fields = parts(fields)
         task = task_from_dict(fields["task"])
         canonical = ["tokens", "attention", "residual", "readout"]
-        model = _known(fields["model"], "model", ["parametrisation", "layers", "heads", *canonical])
-        for key in ("parametrisation", "layers"):
-            if key not in model:
-                raise LayoutError(f"the recipe has no model.{key}")
+        model = table(fields["model"], "model", ["parametrisation", "layers", "heads", *canonical])
+        model_field(model, "parametrisation", "layers")
         described = {key: model[key] for key in canonical if key in model}
         spec = ModelSpec.from_dict({"tokens": [["x", task.dim], ["y", 1]], **described, "task": task.to_dict()})
         return cls(
@@ -231,7 +207,7 @@ def load_recipe(source: str) -> Recipe | SequenceRecipe | CompletionRecipe | Emb
         raise UsageError(f"there is no recipe {source!r}; {did_you_mean(source, recipe_names())}")
     try:
         fields = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of TOML, and of whole numbers with thousands of digits
         raise UnreadableFile(f"{source} is not valid TOML: {error}") from None
     task = fields.get("task")
     kinds = {

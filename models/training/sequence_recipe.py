@@ -20,14 +20,24 @@ stages = [{ weights = "block", steps = 1000, rate = 0.01, batch = 64 },
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.models.errors import LayoutError
+from interp.models.numbers import is_number
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
+from interp.models.training.fields import (
+    model_field,
+    parts,
+    require_counts,
+    require_known,
+    require_name,
+    require_positive,
+    require_seed,
+    table,
+)
 from interp.models.training.sequences import WEIGHTS, Stage
 
 __all__ = ["SequenceOptimiser", "SequenceRecipe"]
@@ -51,20 +61,18 @@ class SequenceOptimiser:
     def __post_init__(self) -> None:
         if not self.stages:
             raise LayoutError("optimiser.stages is empty, expected one stage or more")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**32:
-            raise LayoutError(f"optimiser.seed is {self.seed!r}, expected a whole number from 0 to 2^32 - 1")
-        _require_positive("optimiser.initial_std", self.initial_std)
-        _require_count("optimiser.evaluation_prompts", self.evaluation_prompts)
+        require_seed(self.seed)
+        require_positive("optimiser.initial_std", self.initial_std)
+        require_counts("optimiser", {"evaluation_prompts": self.evaluation_prompts}, least=2)  # for a standard error
         for index, stage in enumerate(self.stages):
             where = f"optimiser.stages[{index}]"
-            _require_word(f"{where}.weights", stage.weights, WEIGHTS)
-            _require_word(f"{where}.schedule", stage.schedule, SCHEDULES)
-            _require_count(f"{where}.steps", stage.steps)
-            _require_count(f"{where}.batch", stage.batch)
-            _require_positive(f"{where}.rate", stage.rate)
+            require_known(stage.weights, WEIGHTS, f"{where}.weights is {stage.weights!r}")
+            require_known(stage.schedule, SCHEDULES, f"{where}.schedule is {stage.schedule!r}")
+            require_counts(where, {"steps": stage.steps, "batch": stage.batch})
+            require_positive(f"{where}.rate", stage.rate)
             if stage.layers is not None:
-                _require_count(f"{where}.layers", stage.layers)
-            if not _is_number(stage.weight_decay) or stage.weight_decay < 0:
+                require_counts(where, {"layers": stage.layers})
+            if not is_number(stage.weight_decay) or stage.weight_decay < 0:
                 raise LayoutError(f"{where}.weight_decay is {stage.weight_decay!r}, expected a number of 0 or more")
             if index and stage.weights == "factors":
                 raise LayoutError(
@@ -74,14 +82,14 @@ class SequenceOptimiser:
 
     @classmethod
     def from_dict(cls, fields: object) -> SequenceOptimiser:
-        values = dict(_table(fields, "optimiser", [f.name for f in dataclasses.fields(cls)]))
+        values = table(fields, "optimiser", [f.name for f in dataclasses.fields(cls)])
         listed = values.get("stages")
         if not isinstance(listed, (list, tuple)):
             raise LayoutError(f"optimiser.stages is {listed!r}, expected a list of tables")
         names = [f.name for f in dataclasses.fields(Stage)]
         stages = []
         for index, entry in enumerate(listed):
-            stage = _table(entry, f"optimiser.stages[{index}]", names)
+            stage = table(entry, f"optimiser.stages[{index}]", names)
             for key in ("weights", "steps", "rate"):
                 if key not in stage:
                     raise LayoutError(f"optimiser.stages[{index}] has no {key!r}")
@@ -100,15 +108,13 @@ class SequenceRecipe:
     task: LinearDynamics
     spec: ModelSpec
     layers: int
-    optimiser: SequenceOptimiser = field()
+    optimiser: SequenceOptimiser
     heads: int = 1
     key: int = 20
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or "/" in self.name:
-            raise LayoutError(f"the recipe's name is {self.name!r}, expected a word such as 'lsa-2'")
-        for name in ("layers", "heads", "key"):
-            _require_count(f"model.{name}", getattr(self, name))
+        require_name(self.name, "lsa-2")
+        require_counts("model", {"layers": self.layers, "heads": self.heads, "key": self.key})
         if self.spec.attention.keys != "causal":
             raise LayoutError(f"model.attention.keys is {self.spec.attention.keys!r}, expected 'causal'")
         depths = [stage.layers or self.layers for stage in self.optimiser.stages]
@@ -125,15 +131,11 @@ class SequenceRecipe:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SequenceRecipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
-        fields = _table(fields, "the recipe", ["name", "task", "model", "optimiser"])
-        for key in ("name", "task", "model", "optimiser"):
-            if key not in fields:
-                raise LayoutError(f"the recipe has no {key!r}, expected name, [task], [model] and [optimiser]")
+        fields = parts(fields, optional=())
         task = LinearDynamics.from_dict(fields["task"])
         canonical = ["tokens", "attention", "residual", "clip", "readout"]
-        model = _table(fields["model"], "model", ["layers", "heads", "key", *canonical])
-        if "layers" not in model:
-            raise LayoutError("the recipe has no model.layers")
+        model = table(fields["model"], "model", ["layers", "heads", "key", *canonical])
+        model_field(model, "layers")
         names = CHANNELS[len(task.tokens) if task.tokens is not None and len(task.tokens) in CHANNELS else 4]
         described = {
             "tokens": [[name, task.dim] for name in names],
@@ -166,31 +168,3 @@ class SequenceRecipe:
 
 def _fields(stage: Stage) -> dict[str, Any]:
     return {key: value for key, value in dataclasses.asdict(stage).items() if value is not None}
-
-
-def _table(fields: object, where: str, known: list[str]) -> Mapping[str, Any]:
-    if not isinstance(fields, Mapping):
-        raise LayoutError(f"{where} is {fields!r}, expected a table")
-    for key in fields:
-        if key not in known:
-            raise LayoutError(f"unknown field {key!r} in {where}; {did_you_mean(str(key), known)}")
-    return fields
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _require_positive(where: str, value: Any) -> None:
-    if not _is_number(value) or value <= 0:
-        raise LayoutError(f"{where} is {value!r}, expected a positive number")
-
-
-def _require_count(where: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise LayoutError(f"{where} is {value!r}, expected a whole number of 1 or more")
-
-
-def _require_word(where: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise LayoutError(f"{where} is {value!r}; {did_you_mean(str(value), known)}")

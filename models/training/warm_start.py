@@ -46,10 +46,7 @@ def _heads(
 ) -> tuple[Tensor, Tensor]:
     """(P, Q) of EAGLE with these coefficients."""
     n, outputs, count = recipe.task.dim, recipe.task.outputs, recipe.task.machines
-    seen = torch.zeros(count, n, dtype=xx.dtype)
-    for machine in range(count):
-        seen[machine, machine * (n // count) : (machine + 1) * (n // count)] = 1.0
-    x = torch.diag_embed(seen) @ (S @ S.mT)
+    x = torch.diag_embed(recipe.task.machine_masks) @ (S @ S.mT)
     pad = torch.zeros(len(xx), count, n + outputs, n + outputs, dtype=xx.dtype)
     into = torch.nn.functional.pad(x, (0, outputs, 0, outputs))
     label = torch.zeros(n + outputs, dtype=xx.dtype)
@@ -107,10 +104,7 @@ def eagle_factors(
     n, outputs, count = recipe.task.dim, recipe.task.outputs, recipe.task.machines
     columns = n if recipe.rank is None else recipe.rank
     S = sketch(recipe)
-    seen = torch.ones(count, n, 1, dtype=torch.float64)
-    for machine in range(count) if count > 1 else ():
-        seen[machine] = 0.0
-        seen[machine, machine * (n // count) : (machine + 1) * (n // count)] = 1.0
+    seen = recipe.task.machine_masks[..., None]
     read = n + outputs if recipe.rank is None else recipe.rank  # columns of W_Q and W_K
     scores = torch.zeros(recipe.layers, count, n + outputs, read, dtype=torch.float64)
     scores[:, :, :n, :columns] = seen * S

@@ -39,6 +39,12 @@ def test_without_noise_the_matrix_has_its_rank_and_the_nystrom_estimate_is_exact
     assert torch.equal(drawn.A, made.sample(50, 1).A) and not torch.equal(drawn.A, made.sample(50, 2).A)
 
 
+def test_machines_hold_equal_blocks_of_columns() -> None:
+    masks = torch.tensor([[1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1]]).double()
+    assert torch.equal(task(machines=3).machine_masks, masks)
+    assert torch.equal(task().machine_masks, torch.ones(1, 6).double())
+
+
 def test_entries_have_the_variance_of_the_spectrum() -> None:
     """E X_ij^2 = sum_k spectrum_k^2 / s; 5 standard errors."""
     squares = task(spectrum=[2.0, 1.0, 0.5]).sample(20_000, 3).D[:, 0, 0] ** 2

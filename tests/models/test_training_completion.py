@@ -112,14 +112,23 @@ def test_shipped_recipes_are_the_papers(name: str) -> None:
         ("model", {"regime": "sketch", "layers": 2}, "model.rank is None"),
         ("model", {"regime": "full", "layers": 2, "rank": 2}, "model.rank is 2"),
         ("model", {"regime": "sketch", "layers": 2, "rank": 7}, "1 to 6"),
+        ("model", {"regime": "sketch", "layers": 2, "rank": True}, "model.rank is True"),
         ("model", {"regime": "machines", "layers": 2}, "task.machines is 1"),
         ("model", {"regime": "full", "layers": 0}, "model.layers is 0"),
         ("model", {"regime": "full"}, "no model.layers"),
         ("optimiser", {"rate": -1}, "optimiser.rate"),
         ("optimiser", {"steps": 0}, "optimiser.steps"),
+        ("optimiser", {"evaluation_prompts": 1}, "2 or more"),
+        ("optimiser", {"clip": float("nan")}, "optimiser.clip"),
         ("optimiser", {"momentum": 0.9}, "unknown field optimiser.momentum"),
     ],
 )
 def test_bad_recipes_are_named(part: str, fields: dict[str, object], message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         CompletionRecipe.from_dict({**FIELDS, part: fields})
+
+
+@pytest.mark.parametrize("part", ["name", "task", "model"])
+def test_missing_parts_are_named(part: str) -> None:
+    with pytest.raises(LayoutError, match=f"the recipe has no '{part}', expected name"):
+        CompletionRecipe.from_dict({key: value for key, value in FIELDS.items() if key != part})

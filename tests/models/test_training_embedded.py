@@ -147,11 +147,18 @@ def test_shipped_recipes_say_what_they_are(name: str) -> None:
     assert EmbeddedRecipe.from_dict(recipe.to_dict()) == recipe
 
 
+def test_whole_numbers_stand_for_real_ones() -> None:
+    whole, real = (EmbeddedRecipe.from_dict({**FIELDS, "optimiser": {"l1": zero}}) for zero in (0, 0.0))
+    assert whole.optimiser.l1 == 0 and repr(whole) == repr(real)
+
+
 @pytest.mark.parametrize(
     ("part", "change", "said"),
     [
         ("optimiser", {"seeds": 0}, "optimiser.seeds"),
         ("optimiser", {"l1": -1.0}, "optimiser.l1"),
+        ("optimiser", {"rate": float("inf")}, "optimiser.rate"),
+        ("optimiser", {"evaluation_prompts": 1}, "2 or more"),
         ("optimiser", {"speed": 1}, "unknown field optimiser.speed"),
         ("model", {"layers": 0}, "model.layers"),
         ("model", {"width": 0}, "embedding is 0"),

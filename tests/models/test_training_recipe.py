@@ -55,7 +55,9 @@ def changed(path: str, value: object) -> dict:
         ("model.readout", {"channel": "x"}, "expected 'y'"),
         ("task.dim", -1, "task.dim"),
         ("task.noise", {"unifrom": [0, 1]}, "'uniform'"),
+        ("task", 3, "task is 3, expected a table"),
         ("optimiser.attempts", 0, "1 or more"),
+        ("optimiser.evaluation_prompts", 1, "optimiser.evaluation_prompts is 1, expected a whole number of 2 or more"),
         ("optimiser.seed", -1, "from 0 to 2.32"),
         ("optimiser.seed", 2**32, "from 0 to 2.32"),
         ("optimiser.prompts", [64, 64], "one number of iterations for each"),
@@ -94,12 +96,14 @@ def test_missing_parts():
         ("diag-l4-u6", UsageError, "diag-l4-u5"),
         ("broken.toml", UnreadableFile, "not valid TOML"),
         ("binary.toml", UnreadableFile, "cannot be read as text"),
+        ("digits.toml", UnreadableFile, "not valid TOML"),
         (".", UnreadableFile, "cannot be read"),
     ],
 )
 def test_files_that_are_no_recipes(tmp_path, monkeypatch, source, kind, hint):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.toml").write_text("name = ")
+    (tmp_path / "digits.toml").write_text(f"name = {'9' * 5000}")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(kind, match=hint):
         load_recipe(source)
