@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from interp.checkpoints.arrays import ArrayFile, file_sha256, scan
@@ -27,6 +28,7 @@ class Checkpoint:
     layout: str  # "canonical", the name of a built-in layout, or "spec file"
     dtype: str  # of the file
     notes: tuple[str, ...]  # what was unwrapped, assumed, converted or overridden
+    read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +85,7 @@ def open_checkpoint(reference: str, spec: str | None = None) -> Checkpoint:
         layout=found.layout,
         dtype=found.source.dtype,
         notes=(*arrays.notes, *found.notes, *notes),
+        read_by=file_sha256(spec) if spec is not None and Path(spec).exists() else spec,
     )
 
 

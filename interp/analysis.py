@@ -31,7 +31,7 @@ from interp.preconditioner import describe_preconditioners
 from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
 from interp.probing import default_probes
-from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
+from interp.provenance import ASKED, checkpoint_info, provenance, recorded_weights, seeds_of
 from interp.recovered import describe_layers, family_rows, no_verdict, verdict
 from interp.recovered_algorithm import describe_recovered
 from interp.regression import describe_regression
@@ -39,6 +39,7 @@ from interp.replacement import Bench, affordable, interpolation, layer_swaps
 from interp.results import Analysis, Behaviour, Evidence, Loss
 from interp.sequence_analysis import analyse_sequences
 from interp.stress import stress
+from interp.token_losses import token_losses
 
 __all__ = ["DEFAULT_PROMPTS", "analyse"]
 
@@ -47,7 +48,6 @@ PROBE_PROMPTS = 2048  # at most
 STRESS_PROMPTS = 512  # at every point outside the training distribution
 ERASED = ("label", "preconditioned")  # what the query token of a network of linear layers can hold
 CAUSAL_OPERATIONS = 2e10  # floating-point operations of the causal checks, some seconds
-ASKED = "only the verdict was asked for"
 FEW = 64  # prompts enough for what is exact, agreement with the hooked model
 
 
@@ -60,27 +60,30 @@ def analyse(
     *,
     verdict_only: bool = False,
 ) -> Analysis:
-    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. With ``verdict_only`` a model of noisy
-    regression gets its families, coefficients and losses, and none of the further evidence.
+    """Identify the algorithm of a checkpoint on ``prompts`` prompts of its task. With ``verdict_only`` it gets its
+    families, coefficients, losses and what else the verdict rests on, and none of the further evidence; for simple
+    regression the verdict rests on all of it, and nothing is left out.
 
     Raises as ``open_subject`` does, or for causal models as ``open_causal``.
     """
     if _is_simple(checkpoint.model.spec):
         return analyse_simple_regression(checkpoint, prompts, seed, progress, command)
     if checkpoint.model.spec.attention.keys == "causal":
-        return analyse_sequences(checkpoint, prompts, seed, progress, command)
+        return analyse_sequences(checkpoint, prompts, seed, progress, command, verdict_only=verdict_only)
     subject = open_subject(checkpoint, prompts)
     model, spec, task = subject.model, subject.model.spec, subject.task
     seeds = seeds_of(seed)
     origin = {
         "checkpoint": checkpoint_info(checkpoint),
         "task": task.to_dict(),
-        "provenance": provenance(prompts, seed, command),
+        "provenance": provenance(prompts, seed, command, verdict_only),
         "weights": recorded_weights(model),
     }
     found = identify(subject, prompts, seeds[:3], progress)
     if isinstance(task, MatrixCompletion):
-        return Analysis(**origin, **_completion(subject, task, found, seeds, progress))
+        if isinstance(found, str):
+            return Analysis(**origin, **_unstructured(subject, found, prompts, seeds[4], progress))
+        return Analysis(**origin, **_completion(subject, task, found, seeds, progress, verdict_only))
     if verdict_only:
         behaviour = ASKED
     else:
@@ -89,15 +92,8 @@ def analyse(
     behaves = behaviour if isinstance(behaviour, Behaviour) else None
     missing = (f"behaviour: skipped, because {behaviour}",) if isinstance(behaviour, str) else ()
     if isinstance(found, str):
-        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found, *missing))
         return Analysis(
-            **origin,
-            layers=(),
-            families=(),
-            verdict=no_verdict(found, behaves),
-            evidence=nothing,
-            implicit=(),
-            behaviour=behaves,
+            **origin, **_unstructured(subject, found, prompts, seeds[4], progress, behaves, missing), behaviour=behaves
         )
     network, chosen, best, held_out = found.network, found.chosen, found.closest, found.held_out
     drawn = held_out.drawn
@@ -183,17 +179,38 @@ def analyse(
     )
 
 
+def _unstructured(
+    subject: Subject,
+    why: str,
+    prompts: int,
+    seed: int,
+    progress: Callable[[str], None],
+    behaviour: Behaviour | None = None,
+    missing: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The fields of the analysis of a network that linear maps do not describe, for the reason ``why``."""
+    progress("measuring losses")
+    measured = token_losses(subject.model, subject.task, prompts, seed)
+    return {
+        "layers": (),
+        "families": (),
+        "verdict": no_verdict(why, measured.solves_task, behaviour),
+        "evidence": Evidence(
+            prompts=measured.prompts, losses=_ladder(measured.losses), depth_losses=(), notes=(why, *missing)
+        ),
+        "implicit": (),
+    }
+
+
 def _completion(
     subject: Subject,
     task: MatrixCompletion,
-    found: Identified | str,
+    found: Identified,
     seeds: Sequence[int],
     progress: Callable[[str], None],
+    verdict_only: bool,
 ) -> dict[str, Any]:
     """The fields of the analysis of a network for matrix completion."""
-    if isinstance(found, str):
-        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found,))
-        return {"layers": (), "families": (), "verdict": no_verdict(found), "evidence": nothing, "implicit": ()}
     network, chosen, best, held_out = found.network, found.chosen, found.closest, found.held_out
     model, spec = subject.model, subject.model.spec
     progress("measuring losses")
@@ -206,10 +223,15 @@ def _completion(
     )
     losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
-    tried = None if best is None else _replaced(found, best, subject, seeds[8], progress)
+    tried = None if best is None or verdict_only else _replaced(found, best, subject, seeds[8], progress)
     progress("looking for EAGLE")
     completion = describe_completion(found, spec, task, seeds[5])
     notes = [found.note] if found.note is not None else []
+    notes.append(
+        f"further evidence: skipped, because {ASKED}"
+        if verdict_only
+        else f"probes and what noise does: skipped, because the task is {task.name}"
+    )
     return {
         "layers": describe_layers(network, spec, found.live, found.candidates, chosen),
         "families": family_rows(found.candidates, chosen, found.why, held_out.drawn.target.flatten(1)),
@@ -219,7 +241,7 @@ def _completion(
             held_out=held_out.drawn.count,
             losses=_ladder([entry for entry in losses if not entry.name.startswith("layer-")]),
             depth_losses=tuple(entry for entry in losses if entry.name.startswith("layer-")),
-            notes=(*notes, f"probes and what noise does: skipped, because the task is {task.name}"),
+            notes=tuple(notes),
             **(tried or {}),
         ),
         "implicit": implicit_completion(held_out, spec),

@@ -2,10 +2,11 @@
 reacts to the query, and outside its task.
 
 Nothing of the weights' structure is used, so this is all there is to say of networks that have no families (clipped
-ones, causal ones), and a check from outside of those that have. It never makes a verdict "recognized".
+ones), and a check from outside of those that have. It never makes a verdict "recognized". Causal networks of regression
+are not analysed.
 
-What is compared are the weights w^l by which the network would predict after l layers. For linear layers with shared
-keys they are exact; elsewhere a fit to what tokens or other queries are answered, whose R^2 stands beside it.
+What is compared are the weights w^l by which the network would predict after l layers. For linear layers they are
+exact; for clipped ones a fit to what tokens hold, whose R^2 stands beside it.
 
 Protocol: solvers are tuned on one sample of prompts to come as close as they can to the network after its last layer;
 the iterate that matches a layer is chosen on a second sample, and its distance measured on a third.
@@ -32,7 +33,6 @@ from interp.models.tasks import NoisyRegression, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import hooked_inputs
 from interp.probes.intervals import interval_of, ratio, resamples
-from interp.probes.responses import prefix_responses, queries
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
 from interp.unrolling import implicit_states
@@ -62,19 +62,15 @@ class ImplicitWeights:
 
 
 def implicit_weights(model: LinearTransformer, prompts: RegressionPrompts) -> ImplicitWeights:
-    """By the unrolling where layers are linear and tokens share their keys; else by a fit to what tokens hold."""
+    """By the unrolling where layers are linear; else by a fit to what tokens hold."""
     sign = -float(model.spec.readout.sign)
-    causal = model.spec.attention.keys == "causal"
-    if not causal and model.spec.clip is None:
+    if model.spec.clip is None:
         grams = prompts.grams(model.spec)
         states = implicit_states(forward(head_layers(model, prompts.context), grams.gram, grams.query), model.spec)
         return ImplicitWeights("unrolling", tuple(sign * s.w[:, 0] for s in states), (1.0,) * len(states))
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
     _, cache = HookedLinearTransformer(model).run_with_cache(*hooked_inputs(prompts, model.spec), names_filter=names)
     tokens = [cache[name] for name in names]
-    if causal:
-        answered = prefix_responses(model, tokens, queries(prompts.x), prompts.context)
-        return ImplicitWeights("queries", tuple(sign * fit.w for fit in answered), tuple(f.r2[0] for f in answered))
     fitted = fit_tokens(tokens, model.spec)
     return ImplicitWeights("tokens", tuple(sign * fit.w[:, 0] for fit in fitted), tuple(fit.r2 for fit in fitted))
 
@@ -82,7 +78,7 @@ def implicit_weights(model: LinearTransformer, prompts: RegressionPrompts) -> Im
 def describe_behaviour(model: LinearTransformer, task: NoisyRegression, seed: int) -> Behaviour | str:
     """The comparison, or why there is none: too few tokens to fit w to, too large a network, or one that diverges or
     predicts nothing."""
-    if model.spec.clip is not None and model.spec.attention.keys != "causal" and task.context + 1 <= model.spec.width:
+    if model.spec.clip is not None and task.context + 1 <= model.spec.width:
         return f"the {task.context + 1} tokens of a prompt leave the implicit weights of a clipped network free"
     count = min(PROMPTS, _affordable(model, task.context))
     if count < FEWEST:
@@ -135,7 +131,7 @@ def describe_behaviour(model: LinearTransformer, task: NoisyRegression, seed: in
 def _affordable(model: LinearTransformer, context: int) -> int:
     """Prompts that fit in time and memory."""
     width, heads, tokens = model.spec.width, model.heads, context + 1
-    if model.spec.attention.keys != "causal" and model.spec.clip is None:
+    if model.spec.clip is None:
         return int(OPERATIONS / (4.0 * model.layers * (heads + 2) * width**3))
     each = 4.0 * model.layers * heads * (tokens * width**2 + tokens**2 * width)
     return min(int(OPERATIONS / each), int(NUMBERS / (heads * tokens**2)))
@@ -228,7 +224,7 @@ def _sensitivity(model: LinearTransformer, prompts: RegressionPrompts) -> Float[
 
 def _predicted(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, " prompt"]:
     """The prediction at the query."""
-    if model.spec.attention.keys != "causal" and model.spec.clip is None:
+    if model.spec.clip is None:
         grams = prompts.grams(model.spec)
         query = forward(head_layers(model, prompts.context), grams.gram, grams.query).queries[-1]
         return model.spec.readout.sign * query[:, 0, model.spec.channel(model.spec.readout.channel).start]

@@ -16,9 +16,10 @@ from interp.checkpoints.opening import Checkpoint
 from interp.models.transformer import LinearTransformer
 from interp.results import CheckpointInfo, Weights
 
-__all__ = ["checkpoint_info", "provenance", "recorded_weights", "seeds_of"]
+__all__ = ["ASKED", "checkpoint_info", "provenance", "recorded_weights", "seeds_of"]
 
 WEIGHTS_LIMIT = 200_000  # numbers of Q and P beyond which a document leaves the matrices out
+ASKED = "only the verdict was asked for"
 LIBRARIES = ("torch", "numpy", "scipy", "transformer-lens", "safetensors", "plotly")
 
 
@@ -40,16 +41,19 @@ def checkpoint_info(checkpoint: Checkpoint) -> CheckpointInfo:
         heads=model.heads,
         parameters=model.parameters,
         notes=checkpoint.notes,
+        read_by=checkpoint.read_by,
     )
 
 
-def provenance(prompts: int, seed: int, command: str | None) -> Mapping[str, Any]:
-    """Everything needed to run the analysis again; ``prompts`` and ``seed`` fix every number of it."""
+def provenance(prompts: int, seed: int, command: str | None, verdict_only: bool = False) -> Mapping[str, Any]:
+    """Everything needed to run the analysis again; ``prompts`` and ``seed`` fix every number of it. ``verdict_only``:
+    evidence beyond the verdict was left out."""
     return {
         "tool": f"interp-probe {__version__}",
         "command": command,
         "prompts": prompts,
         "seed": seed,
+        "verdict_only": verdict_only,
         "analysis_dtype": "float64",
         "device": "cpu",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -163,10 +163,9 @@ def verdict(
     )
 
 
-def no_verdict(why: str, behaviour: Behaviour | None = None) -> Verdict:
-    """The verdict on a network that cannot be run on its task as linear maps. Whether it solves the task is known from
-    its behaviour, where that could be compared."""
-    solves = behaviour is not None and behaviour.solves_task
+def no_verdict(why: str, solves: bool, behaviour: Behaviour | None = None) -> Verdict:
+    """The verdict on a network that cannot be run on its task as linear maps; ``solves``: it was measured to solve the
+    task all the same."""
     told = "Solves the task, but is" if solves else "Does not solve the task, and is"
     summary = f"{told} unrecognized: {why.removeprefix('skipped, because ')}."
     if behaviour is not None and behaviour.closest is not None:

@@ -21,7 +21,7 @@ from interp.estimates import Estimate
 from interp.identification import EXACT, Score
 from interp.losses import depth_label, solves_task, summarise
 from interp.probing import default_sequence_probes
-from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
+from interp.provenance import ASKED, checkpoint_info, provenance, recorded_weights, seeds_of
 from interp.recovered import no_verdict, score_words
 from interp.results import (
     Analysis,
@@ -66,21 +66,28 @@ def analyse_sequences(
     seed: int = 0,
     progress: Callable[[str], None] = lambda step: None,
     command: str | None = None,
+    *,
+    verdict_only: bool = False,
 ) -> Analysis:
-    """Raises as ``open_causal`` does."""
+    """With ``verdict_only`` without probes, compressed and interpolated networks and mesa-objectives.
+
+    Raises as ``open_causal`` does.
+    """
     subject = open_causal(checkpoint, prompts)
     model, task = subject.model, subject.task
     seeds = seeds_of(seed)
     origin = {
         "checkpoint": checkpoint_info(checkpoint),
         "task": task.to_dict(),
-        "provenance": provenance(prompts, seed, command),
+        "provenance": provenance(prompts, seed, command, verdict_only),
         "weights": recorded_weights(model),
     }
     found = identify_sequences(subject, prompts, seeds[:3], progress)
     if isinstance(found, str):
         nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found,))
-        return Analysis(**origin, layers=(), families=(), verdict=no_verdict(found), evidence=nothing, implicit=())
+        # It diverges on its own task, so it does not solve it.
+        verdict = no_verdict(found, False)
+        return Analysis(**origin, layers=(), families=(), verdict=verdict, evidence=nothing, implicit=())
 
     progress("estimating coefficients")
     layers, known = _layers(subject, found, seeds[5])
@@ -93,21 +100,27 @@ def analyse_sequences(
     positions = shown_positions(task.context)
     evidence, solves, share = _evidence(found, errors, labels, model.layers)
 
-    progress("probing activations")
-    probes, note = default_sequence_probes(model, task, min(prompts, PROBED), seeds[6])
+    if verdict_only:
+        probes, note = (), f"further evidence: skipped, because {ASKED}"
+    else:
+        progress("probing activations")
+        probes, note = default_sequence_probes(model, task, min(prompts, PROBED), seeds[6])
+    recovered = found.how, found.heads, found.numbers
     sequences = Sequences(
         prompts=len(errors["network"]),
         positions=positions,
         clipped=_clipped(subject, found),
         live=_live(subject, found),
         losses=summarised(errors, labels, positions),
-        compressions=compressions(
-            subject, found.held_out, found.live, found.published, (found.how, found.heads, found.numbers)
-        ),
-        interpolation=blends(subject, found.held_out, found.published),
+        compressions=()
+        if verdict_only
+        else compressions(subject, found.held_out, found.live, found.published, recovered),
+        interpolation=() if verdict_only else blends(subject, found.held_out, found.published),
         gradient_step=_gradient_step(found, comparators),
         ranking=ranked(subject.spec, found.heads, known),
-        objectives=objectives(model, found.held_out, _query(subject, found), positions[-3:]),
+        objectives=()
+        if verdict_only
+        else objectives(model, found.held_out, _query(subject, found), positions[-3:]),
         alpha=tuple(comparators.alpha.tolist()),
         beta=tuple(comparators.beta.tolist()),
     )

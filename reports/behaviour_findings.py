@@ -20,9 +20,6 @@ __all__ = [
 AGREES = 0.01  # predictions that agree to 1 % of their mean square
 
 
-_FITTED = {"tokens": "the tokens of every prompt", "queries": "the answers to other queries in every prompt"}
-
-
 def share_text(value: float | None, bounds: tuple[float | None, float | None]) -> str:
     """A share that is missed, with its interval; it may exceed 1."""
     if not is_finite(value):
@@ -37,11 +34,11 @@ def share_text(value: float | None, bounds: tuple[float | None, float | None]) -
 
 def weights_finding(found: Behaviour) -> str:
     """What the compared weights are worth, where they are a fit; empty where they are exact."""
-    if found.weights not in _FITTED:
+    if found.weights != "tokens":
         return ""
     r2 = found.linearity_r2[-1] if found.linearity_r2 else None
     return (
-        f"The network's weights are a fit to {_FITTED[found.weights]}; after the last layer it accounts for "
+        f"The network's weights are a fit to the tokens of every prompt; after the last layer it accounts for "
         f"{percent(r2)} of the variance"
     )
 

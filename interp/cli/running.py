@@ -12,7 +12,7 @@ import click
 
 from interp.models.errors import UsageError
 
-__all__ = ["SEED", "expect_readable", "expect_writable", "progress_line", "use_one_thread"]
+__all__ = ["SEED", "expect_folder", "expect_readable", "expect_writable", "progress_line", "use_one_thread"]
 
 SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
 
@@ -58,6 +58,22 @@ def expect_writable(option: str, path: str | Path, source: str | None = None) ->
     except (OSError, ValueError) as error:  # a name that no file can have
         problem = f"it is no usable file name ({error})"
     raise UsageError(f"cannot write {option} {path}: {problem}")
+
+
+def expect_folder(option: str, path: str | Path) -> Path:
+    """Make a folder, or refuse one that nothing can be written to, before the work and not after it.
+
+    Raises UsageError.
+    """
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = _refusal(folder)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    if reason is not None:
+        raise UsageError(f"cannot write to the folder {option} {path}: {reason}; choose another")
+    return folder
 
 
 def _refusal(folder: Path) -> str | None:

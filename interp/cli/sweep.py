@@ -6,13 +6,18 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from interp.cli.running import SEED, progress_line, use_one_thread
-from interp.models.errors import LayoutError, SweepFailed, UnreadableFile, UsageError
-from interp.results import SweepRow
+from interp import __version__
+from interp.cli.running import SEED, expect_folder, progress_line, use_one_thread
+from interp.models.errors import LayoutError, SweepFailed, UnreadableFile
+from interp.results import Analysis, SweepRow
 from interp.sweep import Settings, checkpoints_of, sweep
+
+if TYPE_CHECKING:
+    from interp.checkpoints.opening import Checkpoint
 
 __all__ = ["command"]
 
@@ -30,15 +35,12 @@ def command(
 ) -> None:
     """Analyse CHECKPOINTS (paths, folders of them, zoo:NAME), as ``interp-probe CHECKPOINT`` does each.
 
-    A document that FOLDER holds already, of the same file and settings, is not made again. Exit code 5 when one or more
+    A document that FOLDER holds already, of the same file, --spec, settings and version of this tool, is not made
+    again. Exit code 5 when one or more
     checkpoints could not be analysed; the others are.
     """
     names = checkpoints_of(checkpoints)
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the folder --out {out}: {error.strerror}; choose another") from None
+    folder = expect_folder("--out", out)
     settings = Settings(spec=spec, prompts=prompts, seed=seed)
     rows: dict[int, SweepRow] = {}
     with progress_line() as progress:
@@ -75,9 +77,8 @@ def _document(checkpoint: str, place: Path, settings: Settings) -> SweepRow:
             known = load(place)
         except (LayoutError, UnreadableFile):
             known = None  # not ours, or of another version: made again
-        if known is not None and known.checkpoint.sha256 == opened.sha256:
-            same = known.provenance
-            result = known if (same["prompts"], same["seed"]) == (settings.prompts, settings.seed) else None
+        if known is not None and _is_of(known, opened, settings):
+            result = known
     if result is None:
         result = analyse(opened, settings.prompts, settings.seed, command=shlex.join(["interp-probe", *sys.argv[1:]]))
         write(result, place)
@@ -91,3 +92,17 @@ def _document(checkpoint: str, place: Path, settings: Settings) -> SweepRow:
         fidelity=verdict.fidelity,
         fidelity_ci=verdict.fidelity_ci,
     )
+
+
+def _is_of(known: Analysis, opened: Checkpoint, settings: Settings) -> bool:
+    """Whether a document is the whole analysis of a checkpoint with these settings, by this version."""
+    expected = {
+        "tool": f"interp-probe {__version__}",
+        "prompts": settings.prompts,
+        "seed": settings.seed,
+        "verdict_only": False,
+    }
+    return (
+        (known.checkpoint.sha256, known.checkpoint.read_by) == (opened.sha256, opened.read_by)
+        and all(known.provenance.get(key) == value for key, value in expected.items())
+    )  # fmt: skip

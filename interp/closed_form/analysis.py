@@ -65,7 +65,7 @@ def analyse_simple_regression(
     if not bool(torch.isfinite(seen.prediction).all() & torch.isfinite(network).all()):
         why = "skipped, because its predictions are not finite on prompts of its task"
         nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(why,))
-        return Analysis(**origin, layers=(), families=(), verdict=no_verdict(why), evidence=nothing, implicit=())
+        return Analysis(**origin, layers=(), families=(), verdict=no_verdict(why, False), evidence=nothing, implicit=())
 
     progress("fitting gradient methods")
     rivals = fit_rivals(fitted, keys, seen.prediction, max(2, model.layers), seeds[3])

@@ -65,8 +65,8 @@ class Shift:
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """``weights``: how w^l was found, "unrolling" (exact), "tokens" (a fit to the tokens of each prompt) or "queries"
-    (a fit to the answers to other queries); ``linearity_r2``: how much of the answers it accounts for, by layers run.
+    """``weights``: how w^l was found, "unrolling" (exact) or "tokens" (a fit to the tokens of each prompt);
+    ``linearity_r2``: how much of the tokens it accounts for, by layers run.
 
     ``closest`` is the solver with the least distance after the last layer, None when none comes within ``named``;
     ``alike`` are those whose distances cannot be told from its own. ``solves_task``: whether the network's predictions

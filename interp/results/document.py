@@ -32,6 +32,7 @@ class CheckpointInfo:
     heads: int
     parameters: int
     notes: tuple[str, ...] = ()  # what the reader did to the file: unwrapped, transposed, padded …
+    read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
 
 
 def require_schema(document: Mapping[str, Any], command: str) -> None:

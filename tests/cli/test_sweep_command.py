@@ -58,6 +58,41 @@ def test_a_document_is_made_again_only_when_it_is_another(call, folder, tmp_path
     assert other["a.json"] != first["a.json"]
 
 
+def test_a_document_of_another_kind_is_made_again(call, tiny, tmp_path):
+    """The verdict alone, one read by another description, and one of another version."""
+    out, spec = tmp_path / "out", tmp_path / "task.toml"
+    place = out / "tiny.json"
+
+    def swept(*more: str) -> dict:
+        assert call("sweep", tiny, "--out", str(out), "--prompts", FEW, *more).code == 0
+        return json.loads(place.read_text())
+
+    first = swept()
+    assert first["evidence"]["swaps"] and first["provenance"]["verdict_only"] is False
+    place.write_text(call("identify", tiny, "--prompts", FEW, "--json").out)
+    assert swept()["evidence"]["swaps"]
+
+    described = '[task]\nname = "noisy_regression"\ndim = 3\ncontext = {}\nnoise = {{uniform = [0, 1]}}\n'
+    for context in (9, 10):
+        spec.write_text(described.format(context))
+        assert swept("--spec", str(spec))["task"]["context"] == context
+    assert swept()["task"]["context"] == 8
+
+    for field in ("prompts", "seed", "tool", "verdict_only"):
+        document = json.loads(place.read_text())
+        del document["provenance"][field]
+        place.write_text(json.dumps(document | {"verdict": document["verdict"] | {"summary": "stale"}}))
+        assert swept()["verdict"]["summary"] != "stale", field
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder that not even the superuser can write to")
+def test_a_folder_that_cannot_be_written_is_refused_first(call, tiny, monkeypatch):
+    monkeypatch.setattr("interp.cli.sweep.sweep", None)  # nothing may be analysed
+    ended = call("sweep", tiny, "--out", "/proc")
+    assert ended.code == 2
+    assert ended.err.startswith("interp-probe: cannot write to the folder --out /proc") and ended.err.count("\n") == 1
+
+
 def test_the_table(call, folder, tmp_path):
     ended = call("sweep", str(folder), "--out", str(tmp_path / "out"), "--prompts", FEW)
     assert ended.code == 5
