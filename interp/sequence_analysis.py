@@ -118,9 +118,7 @@ def analyse_sequences(
         interpolation=() if verdict_only else blends(subject, found.held_out, found.published),
         gradient_step=_gradient_step(found, comparators),
         ranking=ranked(subject.spec, found.heads, known),
-        objectives=()
-        if verdict_only
-        else objectives(model, found.held_out, _query(subject, found), positions[-3:]),
+        objectives=() if verdict_only else objectives(model, found.held_out, _query(subject, found), positions[-3:]),
         alpha=tuple(comparators.alpha.tolist()),
         beta=tuple(comparators.beta.tolist()),
     )
