@@ -15,7 +15,6 @@
   const last = checkpoints.length - 1;
   const start = () => ({ m: "Q", part: "file", view: kind === "pair" ? "a" : "b", layer: 0, head: 0, index: kind === "pair" ? 1 : last, limits: "own", limit: null, cell: null });
   let state = start();
-  let opened = false;
   let drawn = null; /* what the map shows now: values, marks, limit */
 
   // The address -----------------------------------------------------------------------------------------------------
@@ -178,11 +177,12 @@
     byId("step").setAttribute("aria-valuetext", byId("step-shown").value);
   }
 
+  /* The words of the cell, and what is still to be drawn. */
   function showCell() {
     const [r, c] = state.cell ?? [0, 0];
     byId("cell-title").textContent = state.cell ? `Cell ${names[r]}, ${names[c]}` : "A cell of the map";
     byId("cell-status").textContent = state.cell ? about(r, c).join("; ") : "Click a cell for its row, its column and its coefficients; the first cell is shown.";
-    Panels.show(state, drawn.values, [r, c], title(), MATRICES[state.m].axes, said);
+    return Panels.parts({ ...state }, drawn.values, [r, c], title(), MATRICES[state.m].axes, said);
   }
 
   function showTable() {
@@ -198,15 +198,20 @@
     showWords(showMarks());
     drawMap();
     toAddress();
-    if (opened) showRest();
-    else setTimeout(showRest); /* the first map is seen before the rest is made */
-    opened = true;
+    later();
   }
 
-  function showRest() {
-    showCell();
-    showTable();
-    document.documentElement.dataset.ready = "yes";
+  /* A map is seen before the rest is made, one part at a time: a slider that runs on waits for none of them. */
+  let turn = 0;
+  function later() {
+    const mine = ++turn, parts = [...showCell(), showTable];
+    document.documentElement.dataset.ready = "no";
+    const next = () => {
+      if (mine !== turn) return;
+      const part = parts.shift();
+      if (part) { part(); setTimeout(next); } else document.documentElement.dataset.ready = "yes";
+    };
+    requestAnimationFrame(() => setTimeout(next));
   }
 
   function change(fields) {
@@ -218,8 +223,8 @@
   function select(cell) {
     state.cell = cell;
     drawMap();
-    showCell();
     toAddress();
+    later();
   }
 
   // Controls --------------------------------------------------------------------------------------------------------

@@ -127,14 +127,17 @@ const Panels = (() => {
     })), "training step", steps[state.index]);
   }
 
-  /* what: the name of the map, as in a title; said: a value as text; axes: [row, column]. */
-  function show(state, values, cell, what, axes, said) {
+  /* The panels, each to be drawn by a call. what: the name of the map, as in a title; said: a value as text;
+     axes: [row, column]. */
+  function parts(state, values, cell, what, axes, said) {
     const [r, c] = cell;
-    line("row", `Row ${names[r]} (${axes[0]})`, values.subarray(r * width, (r + 1) * width), c, axes[1], said);
-    line("column", `Column ${names[c]} (${axes[1]})`, Float64Array.from({ length: width }, (_, k) => values[k * width + c]), r, axes[0], said);
-    spectrum(state, what);
-    coefficientPanels(state, cell);
+    return [
+      () => line("row", `Row ${names[r]} (${axes[0]})`, values.subarray(r * width, (r + 1) * width), c, axes[1], said),
+      () => line("column", `Column ${names[c]} (${axes[1]})`, Float64Array.from({ length: width }, (_, k) => values[k * width + c]), r, axes[0], said),
+      () => spectrum(state, what),
+      () => coefficientPanels(state, cell),
+    ];
   }
 
-  return { show, nice };
+  return { parts, nice };
 })();

@@ -70,6 +70,19 @@ const Heat = (() => {
     ]);
   }
 
+  const widest = (() => {
+    const pen = document.createElement("canvas").getContext("2d");
+    pen.font = "13px system-ui, sans-serif";
+    return (texts) => Math.max(...texts.map((text) => pen.measureText(text).width));
+  })();
+
+  /* Room for names and titles of the axes, and for the scale of the colours below. Plotly could find it too, by drawing
+     everything again and again. */
+  function margins({ labels, crowded }) {
+    const name = Math.ceil(widest(labels)), last = Math.ceil(widest(labels.slice(-1)) / 2);
+    return { l: name + 36, r: crowded ? 12 : Math.max(12, last), t: 12, b: (crowded ? name : 14) + 84 };
+  }
+
   /* Plotly's data and layout. view: values, width, channels, starts, limit, marks, axes [row, column],
      hover (row, column) -> text or null, cell [row, column] or null, pixels: the width there is. */
   function figure(view) {
@@ -84,7 +97,7 @@ const Heat = (() => {
         customdata: Array.from({ length: width }, (_, r) => Array.from({ length: width }, (_, c) => view.hover(r, c))),
         hovertemplate: "%{customdata}<extra></extra>",
       } : { hoverinfo: "none" }),
-      colorbar: { orientation: "h", y: -0.14, yanchor: "top", thickness: 12, len: 0.9, outlinewidth: 0, ticklabeloverflow: "allow", tickvals: [-top, 0, top], ticktext: [`-${short(top)}`, "0", short(top)] },
+      colorbar: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", ypad: 4, thickness: 12, len: 0.9, outlinewidth: 0, ticklabeloverflow: "allow", tickvals: [-top, 0, top], ticktext: [`-${short(top)}`, "0", short(top)] },
     }];
     const overlay = (chosen, colour, more) => {
       if (!view.marks.some((mark) => chosen.includes(mark))) return;
@@ -99,7 +112,7 @@ const Heat = (() => {
     overlay([NAN, PLUS, MINUS, DEAD], "var(--ink)", { zmin: 0.5, zmax: 4.5, colorscale: scale });
     overlay([ABOVE, BELOW], "var(--card)", { zmin: 0, zmax: 10, colorscale: [[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]] });
     const named = ticks(view.channels, view.starts, width, view.pixels);
-    const shared = { tickvals: named.tickvals, ticktext: named.ticktext, showgrid: false, zeroline: false, automargin: true, constrain: "domain" };
+    const shared = { tickvals: named.tickvals, ticktext: named.ticktext, showgrid: false, zeroline: false, constrain: "domain" };
     const [row, column] = view.axes;
     const shapes = lines(view.starts, width);
     if (view.cell) {
@@ -109,7 +122,7 @@ const Heat = (() => {
     }
     const layout = {
       font: { family: "system-ui, sans-serif", size: 13, color: "var(--ink)" },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 8, r: 8 + 4 * named.labels[named.labels.length - 1].length, t: 12, b: 8 },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: margins(named),
       hoverlabel: { bgcolor: "var(--card)", bordercolor: "var(--axis)", font: { color: "var(--ink)" }, align: "left" },
       xaxis: { ...shared, range: [-0.5, width - 0.5], tickangle: named.crowded ? -90 : 0, title: { text: column, standoff: 8, font: { size: 13 } } },
       yaxis: { ...shared, range: [width - 0.5, -0.5], constraintoward: "top", scaleanchor: "x", title: { text: row, standoff: 8, font: { size: 13 } } },

@@ -10,6 +10,9 @@ const Page = (() => {
   const redraws = [];
   const waiting = [];
 
+  /* Long arrays that name no colours. */
+  const NUMBERS = new Set(["x", "y", "z", "text", "customdata"]);
+
   /* A custom property as the rgb() that plotly understands, whatever the style sheet wrote. */
   const lookUp = (() => {
     const probe = document.createElement("span");
@@ -25,7 +28,7 @@ const Page = (() => {
     }
     if (Array.isArray(value)) return value.map(coloured);
     if (ArrayBuffer.isView(value) || value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, coloured(entry)]));
+    return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, NUMBERS.has(key) && Array.isArray(entry) ? entry : coloured(entry)]));
   }
 
   function draw(plot, data, layout) {

@@ -46,16 +46,23 @@ class Explorer:
         """Requests for anything but the page itself."""
         return [url for url in self.requests if url.split("#")[0] != self.url]
 
+    def settled(self) -> None:
+        """Waits for the parts of the page that are made after the map."""
+        self.page.locator("html[data-ready=yes]").wait_for(state="attached")
+
     def text(self, selector: str) -> str:
+        self.settled()
         return " ".join(self.page.locator(selector).first.text_content().split())
 
     def choose(self, name: str, value: str) -> None:
         self.page.locator(f"#{name}").select_option(value)
+        self.settled()
 
     def slide(self, name: str, *keys: str) -> None:
         self.page.locator(f"#{name}").focus()
         for key in keys:
             self.page.keyboard.press(key)
+        self.settled()
 
     def place(self, row: int, column: int) -> list[float]:
         self.page.locator("#heat").scroll_into_view_if_needed()
