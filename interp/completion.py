@@ -80,7 +80,7 @@ def describe_completion(found: Identified, spec: ModelSpec, task: MatrixCompleti
         beside = agreement(found.network, best.parametrisation.build(best.fit.theta), held_out, spec)
     return Completion(
         regime=regime,
-        laws=scaling_laws(found.chosen, found.fitted.trajectory, spec, found.network.scale, seed)
+        laws=scaling_laws(found.chosen, found.network, task, spec, seed)
         if regime is not None and found.chosen is not None
         else (),
         agreement=beside,

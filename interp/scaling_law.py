@@ -4,146 +4,202 @@
 
 |A_l| is one number per layer: the largest over a batch of 1024 prompts, as in Lutz et al., arXiv 2509.19702, appendix
 B.5, or the mean over prompts, whichever fits. A sketched layer sees |A S|, a machine |A^mu| (the largest counts); the
-whole |A| is tried as well. The last omega_xx is never read, and is left out.
+whole |A| is tried as well. The last omega_xx is never read, and is left out, and so is what the data do not determine.
 
-The law holds when every layer is within a factor ``WITHIN`` of the mean (or three standard errors, where the largest of
-a batch is known no better), and when what it leaves of the variance of the logarithms of the steps over the layers is
-at most ``LEFT`` of it, beyond what the norms' own errors explain. Equal steps are no law, whatever the norms do.
+The largest of a batch has a heavy tail: from batch to batch it varies by a fifth, more in late layers, and a network
+has learned from its own batches. So the norm of a layer is the median over fresh batches, and ``scatter`` is by how
+much the logarithm of one batch, beside those of its other layers, is off it (from the median absolute deviation).
+
+The law holds when every layer is within a factor ``WITHIN`` of the mean, or ``ERRORS`` standard errors; when what it
+leaves of the sum of squares of the logarithms of the steps over the layers is no more than ``LEFT`` of it beyond what
+the scatter explains; and, whatever the scatter, no more than ``MOST`` of it: a law that leaves more says less about the
+steps than it leaves open. Equal steps are no law, whatever the norms do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.families import BasisFamily, SketchedFamily
 from interp.identification import Candidate
-from interp.models.gram import GramTrajectory
+from interp.linear_prompts import DIVERGED, gram_prompts
+from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
+from interp.models.tasks import MatrixCompletion
 from interp.results.completion import LawPoint, ScalingLaw
 from interp.structure import MachineMap
 from interp.unrolling import label_indices
 
-__all__ = ["scaling_laws", "square_norms"]
+__all__ = ["Norms", "batch_norms", "scaling_laws"]
 
 WITHIN = 1.5  # most that a layer may be off the mean, as a factor
-LEFT = 0.2  # most of the variance of the logarithms of the steps that the law may leave
-ERRORS = 3.0  # standard errors of a layer's norm that it may be off instead
-CONSTANT = 1e-6  # variance of those logarithms below which the steps are all the same
-BATCH, DRAWS = 1024, 200
+LEFT = 0.2  # share of the steps' sum of squares that the law may leave beyond what scatter explains …
+MOST = 0.5  # … and in any case
+ERRORS = 3.0  # standard errors that a layer may be off instead
+CONSTANT = 1e-6  # sum of squares of those logarithms below which the steps are all the same
+BATCH, BATCHES = 1024, 16
+NORMAL_MAD = 1.4826  # standard deviation of a normal law over its median absolute deviation
 
 
-def square_norms(
-    trajectory: GramTrajectory, spec: ModelSpec, candidate: Candidate, whole: bool = False
-) -> Float[Tensor, "layer prompt"]:
-    """|A_l|_2^2 of every prompt, as the layer of the candidate sees A, or the ``whole`` of it."""
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """|A_l|_2^2 by one statistic, in every batch."""
+
+    statistic: str
+    square: Float[Tensor, "layer batch"]
+
+    @property
+    def typical(self) -> Float[Tensor, " layer"]:
+        return self.square.quantile(0.5, dim=1)  # of an even number, the mean of the middle two
+
+    def scatter(self, layers: Sequence[int]) -> Float[Tensor, " chosen"]:
+        """Of log |A_l|^2 of one batch: its share that is not common to all of ``layers``."""
+        logs = self.square[list(layers)].clamp_min(1e-300).log()
+        apart = logs - logs.mean(0)
+        middle = apart.quantile(0.5, dim=1, keepdim=True)
+        return NORMAL_MAD * (apart - middle).abs().quantile(0.5, dim=1)
+
+
+def batch_norms(
+    network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, candidate: Candidate, seed: int
+) -> tuple[Norms, ...]:
+    """Every statistic, of ``BATCHES`` batches of fresh prompts. Prompts on which the network diverges are left out."""
+    views = {"": _view(candidate)}
+    if candidate.family.name != "gd++":
+        views[" whole"] = _view(None)
     inputs, _ = label_indices(spec)
-    family = None if whole else candidate.parametrisation
+    found: dict[str, list[Tensor]] = {}
+    for own in np.random.SeedSequence(seed).generate_state(BATCHES).tolist():
+        prompts = gram_prompts(task.sample(min(BATCH, task.most_prompts), own), spec)
+        grams = forward(network, prompts.gram, prompts.query).grams
+        kept = torch.stack([(gram.abs().flatten(1).amax(1) < DIVERGED) for gram in grams]).all(0)
+        if not bool(kept.any()):
+            continue
+        blocks = [gram[kept][:, inputs][:, :, inputs] for gram in grams]
+        for name, view in views.items():
+            square = torch.stack([torch.linalg.eigvalsh(view(i, block))[:, -1] for i, block in enumerate(blocks)])
+            found.setdefault(f"largest{name}", []).append(square.amax(1))
+            found.setdefault(f"mean{name}", []).append(square.mean(1))
+    return tuple(Norms(name, torch.stack(rows, 1)) for name, rows in found.items())
+
+
+def _view(candidate: Candidate | None) -> Callable[[int, Tensor], Tensor]:
+    """What a layer of the candidate sees of A^T A; None: all of it."""
+    family = None if candidate is None else candidate.parametrisation
     masks = [m.mask for m in family.maps if isinstance(m, MachineMap)] if isinstance(family, BasisFamily) else []
-    rows = []
-    for layer, gram in enumerate(trajectory.grams):
-        block = gram[:, inputs][:, :, inputs]
+
+    def view(layer: int, block: Tensor) -> Tensor:
         if isinstance(family, SketchedFamily):
             projector = family.sketch.projectors[layer]
             block = projector @ block @ projector
         for mask in masks:
             block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them
-        rows.append(torch.linalg.eigvalsh(block)[:, -1])
-    return torch.stack(rows)
+        return block
+
+    return view
 
 
 def scaling_laws(
-    candidate: Candidate, trajectory: GramTrajectory, spec: ModelSpec, scale: float, seed: int
+    candidate: Candidate, network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, seed: int
 ) -> tuple[ScalingLaw, ...]:
-    """The law by every statistic, for a fitted form of gd++ and the prompts of ``trajectory``."""
+    """The law by every statistic, for a fitted form of gd++."""
     family, fit = candidate.parametrisation, candidate.fit
     assert isinstance(family, BasisFamily) and fit is not None
-    values, errors = (scale * family.table(t) for t in (fit.theta, fit.stderr.nan_to_num(0.0)))
-    norms = {"": square_norms(trajectory, spec, candidate)}
-    if candidate.family.name != "gd++":
-        norms[" whole"] = square_norms(trajectory, spec, candidate, whole=True)
-    generator = torch.Generator().manual_seed(seed)
-    count = norms[""].shape[1]
-    draws = torch.randint(count, (DRAWS, min(BATCH, count)), generator=generator)
-    wobble = torch.randn(DRAWS, *values.shape, generator=generator, dtype=torch.float64)
-    out = []
-    for what, square in norms.items():
-        sampled = square[:, draws]  # layer, draw, prompt
-        for statistic, by_draw in (("largest", sampled.amax(-1)), ("mean", sampled.mean(-1))):
-            out.append(_law(f"{statistic}{what}", by_draw, values, errors * wobble, family))
-    return tuple(out)
+    values, errors = (network.scale * family.table(t) for t in (fit.theta, fit.stderr))
+    fixed = torch.tensor(fit.determined) & (fit.stderr < fit.theta.abs())  # False for NaN too
+    known = family.table(fixed.double()) > 0
+    return tuple(
+        _law(norms, values, errors, known, family)
+        for norms in batch_norms(network, task, spec, candidate, seed)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """A coefficient beside the norm of its layer."""
+
+    norm: float  # |A|^2
+    factor: float  # eta or gamma
+    error: float  # of the logarithm of ``factor``: the scatter of the norm, and the coefficient's own
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        reach = math.exp(1.96 * self.error)
+        low, high = self.factor / reach, self.factor * reach
+        return min(low, high), max(low, high)
 
 
 def _law(
-    statistic: str,
-    by_draw: Float[Tensor, "layer draw"],
+    norms: Norms,
     values: Float[Tensor, "layer map"],
-    noise: Float[Tensor, "draw layer map"],
+    errors: Float[Tensor, "layer map"],
+    known: Bool[Tensor, "layer map"],
     family: BasisFamily,
 ) -> ScalingLaw:
-    names = [m.name for m in family.maps]
-    typical = by_draw.mean(-1)
-    shaken = -(values + noise) * by_draw.mT[:, :, None]  # draw, layer, map
-    low, high = torch.quantile(shaken, torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
-    series, columns = [], []
-    for name in ("xx", "yx"):
-        k = names.index(name)
-        alive = [layer for layer in range(len(values)) if family.live[layer][k]]
-        found = {i: (float(-values[i, k] * typical[i]), (float(low[i, k]), float(high[i, k]))) for i in alive}
-        logs = by_draw[alive].clamp_min(1e-300).log()
-        # What a layer's norm is uncertain by, beside the others': prompts are the same in all layers.
-        error = (logs - logs.mean(0)).std(1) if len(alive) > 1 else logs.new_zeros(len(alive))
-        series.append([(float(typical[i]), found[i][0], float(e)) for i, e in zip(alive, error, strict=True)])
-        columns.append(found)
-    unknown = (None, (None, None))
-    points = []
-    for layer in range(len(values)):
-        (eta, eta_ci), (gamma, gamma_ci) = (column.get(layer, unknown) for column in columns)
-        norm = float(typical[layer])
-        points.append(LawPoint(layer=layer, norm=norm, eta=eta, eta_ci=eta_ci, gamma=gamma, gamma_ci=gamma_ci))
-    return _judged(statistic, points, *series)
+    names, typical = [m.name for m in family.maps], norms.typical
+    series: list[dict[int, _Step]] = []
+    for k in (names.index("xx"), names.index("yx")):
+        alive = [layer for layer in range(len(values)) if bool(known[layer, k])]
+        own = (errors[alive, k] / values[alive, k]).square()
+        error = (norms.scatter(alive).square() + own).sqrt() if alive else own
+        factors = (-values[alive, k] * typical[alive]).tolist()
+        series.append({
+            layer: _Step(norm=float(typical[layer]), factor=factor, error=e)
+            for layer, factor, e in zip(alive, factors, error.tolist(), strict=True)
+        })  # fmt: skip
+    eta, gamma = series
+    points = tuple(
+        LawPoint(
+            layer=layer,
+            norm=float(typical[layer]),
+            eta=eta[layer].factor if layer in eta else None,
+            eta_ci=eta[layer].interval if layer in eta else (None, None),
+            gamma=gamma[layer].factor if layer in gamma else None,
+            gamma_ci=gamma[layer].interval if layer in gamma else (None, None),
+        )
+        for layer in range(len(values))
+    )
+    return _judged(norms.statistic, points, list(eta.values()), list(gamma.values()))
 
 
-_Series = Sequence[tuple[float, float, float]]  # by layer: |A|^2, eta or gamma, error of log |A|^2
-
-
-def _judged(statistic: str, points: Sequence[LawPoint], eta: _Series, gamma: _Series) -> ScalingLaw:
+def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamma: list[_Step]) -> ScalingLaw:
     def law(why: str, holds: bool = False, **figures: float | None) -> ScalingLaw:
         known = dict.fromkeys(("eta", "gamma", "spread", "explained", "slope", "slope_stderr")) | figures
-        return ScalingLaw(statistic=statistic, points=tuple(points), holds=holds, why=why, **known)
+        return ScalingLaw(statistic=statistic, points=points, holds=holds, why=why, **known)
 
     if min(len(eta), len(gamma)) < 2:
-        return law("it takes two layers that condition A, and two that write D, to tell a law from a constant")
-    if not all(value > 0 and norm > 0 for norm, value, _ in (*eta, *gamma)):
+        return law("it takes two known steps that condition A, and two that write D, to tell a law from a constant")
+    if not all(step.factor > 0 and step.norm > 0 for step in (*eta, *gamma)):
         return law("a layer takes a step in the wrong direction")
-    means = [_mean([math.log(value) for _, value, _ in rows]) for rows in (eta, gamma)]
-    off, allowed, steps, inverse = [], [], [], []
-    for rows, mean in zip((eta, gamma), means, strict=True):
-        off += [math.log(value) - mean for _, value, _ in rows]
-        allowed += [max(math.log(WITHIN), ERRORS * error) for _, _, error in rows]
-        raw, norm = [math.log(v / n) for n, v, _ in rows], [-math.log(n) for n, _, _ in rows]
-        steps += [value - _mean(raw) for value in raw]
-        inverse += [value - _mean(norm) for value in norm]
+    means = [_mean([math.log(step.factor) for step in steps]) for steps in (eta, gamma)]
+    off, raw, inverse = [], [], []
+    for steps, mean in zip((eta, gamma), means, strict=True):
+        off += [math.log(step.factor) - mean for step in steps]
+        raw += _centred([math.log(step.factor / step.norm) for step in steps])
+        inverse += _centred([-math.log(step.norm) for step in steps])
+    errors = [step.error for step in (*eta, *gamma)]
     spread = math.exp(max(abs(value) for value in off))
-    total, left, across = (sum(value**2 for value in values) for values in (steps, off, inverse))
-    uncertain = sum((ERRORS * error) ** 2 for _, _, error in (*eta, *gamma))
+    total, left, across = (sum(value**2 for value in values) for values in (raw, off, inverse))
     explained = 1.0 - left / total if total > CONSTANT else None
-    slope, error, free = None, None, len(steps) - 3  # two means and the slope
+    slope, error, free = None, None, len(raw) - 3  # two means and the slope
     if across > CONSTANT:
-        slope = sum(s * n for s, n in zip(steps, inverse, strict=True)) / across
+        slope = sum(s * n for s, n in zip(raw, inverse, strict=True)) / across
         if free > 0:
-            rest = sum((s - slope * n) ** 2 for s, n in zip(steps, inverse, strict=True))
+            rest = sum((s - slope * n) ** 2 for s, n in zip(raw, inverse, strict=True))
             error = (rest / free / across) ** 0.5
     holds = False
-    if any(abs(value) > most for value, most in zip(off, allowed, strict=True)):
-        why = f"a layer is off by a factor of {spread:.2f}"
-    elif total <= CONSTANT:
+    if total <= CONSTANT:
         why = "all layers take the same steps"
-    elif left > LEFT * total + uncertain:
+    elif any(abs(value) > max(math.log(WITHIN), ERRORS * e) for value, e in zip(off, errors, strict=True)):
+        why = f"a layer is off by a factor of {spread:.2f}"
+    elif left > min(LEFT * total + sum(e**2 for e in errors), MOST * total):
         why = f"it leaves {left / total:.0%} of how the steps change over the layers"
     else:
         holds, why = True, f"no layer is off by more than a factor of {spread:.2f}"
@@ -155,3 +211,8 @@ def _judged(statistic: str, points: Sequence[LawPoint], eta: _Series, gamma: _Se
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    mean = _mean(values)
+    return [value - mean for value in values]

@@ -7,11 +7,14 @@ Source: Hestenes and Stiefel 1952; Saad, "Iterative Methods for Sparse Linear Sy
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import islice
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["conjugate_gradients"]
+__all__ = ["conjugate_gradients", "one_by_one"]
 
 
 def conjugate_gradients(
@@ -19,23 +22,32 @@ def conjugate_gradients(
 ) -> Float[Tensor, "iterate prompt dim"]:
     """The iterates w_0 = 0, …, w_k. A prompt stops moving once its residual is rounding error; for singular Sigma the
     limit is the least-norm solution."""
-    iterates = [torch.zeros_like(alpha)]
+    norm = torch.linalg.matrix_norm(sigma)[:, None]
+    steps = one_by_one(lambda v: torch.einsum("nij,nj->ni", sigma, v), alpha, norm)
+    return torch.stack(list(islice(steps, iterations + 1)))
+
+
+def one_by_one(
+    apply: Callable[[Tensor], Tensor], alpha: Float[Tensor, "prompt dim"], norm: Float[Tensor, "#prompt 1"]
+) -> Iterator[Float[Tensor, "prompt dim"]]:
+    """The same one by one, without end, for a Sigma that is known by what it does to vectors, ``apply``, and by (a
+    bound on) its ``norm``."""
+    w = torch.zeros_like(alpha)
     residual = alpha
     direction = residual
     square = residual.square().sum(-1, keepdim=True)
-    norm, target = torch.linalg.matrix_norm(sigma)[:, None], square.sqrt()
+    target = square.sqrt()
     epsilon = alpha.shape[-1] * torch.finfo(alpha.dtype).eps
-    for _ in range(iterations):
-        w = iterates[-1]
+    while True:
+        yield w
         # Going on from a residual of rounding error would divide noise by noise.
         floor = epsilon * (norm * torch.linalg.vector_norm(w, dim=-1, keepdim=True) + target)
         active = square.sqrt() > floor
-        image = torch.einsum("nij,nj->ni", sigma, direction)
+        image = apply(direction)
         curvature = (direction * image).sum(-1, keepdim=True)
         active = active & (curvature > 0)
         step = torch.where(active, square / torch.where(active, curvature, 1.0), 0.0)
-        iterates.append(w + step * direction)
+        w = w + step * direction
         residual = residual - step * image
         previous, square = square, residual.square().sum(-1, keepdim=True)
         direction = residual + torch.where(active, square / torch.where(active, previous, 1.0), 0.0) * direction
-    return torch.stack(iterates)

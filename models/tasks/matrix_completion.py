@@ -233,21 +233,43 @@ class MatrixCompletion:
         """``count`` fresh matrices in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
         require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+        if self.kernel is None:
+            return self.assemble(*self.factors(count, generator), generator)
         sigma = self.noise.sample(count, generator)
-        if self.kernel is not None:
-            X = self.kernel.matrix(normal(count, self.dim + self.outputs, self.kernel.features))
-        else:
-            root = torch.tensor(self.spectrum, dtype=torch.float64).sqrt()
-            left = normal(count, self.context + self.queries, len(root)) * root
-            right = normal(count, self.dim + self.outputs, len(root)) * root
-            X = left @ right.mT / len(root) ** 0.5
+        points = torch.randn(
+            count, self.dim + self.outputs, self.kernel.features, generator=generator, dtype=torch.float64
+        )
+        return self._blocks(self.kernel.matrix(points), sigma, generator)
+
+    def factors(
+        self, count: int, generator: torch.Generator
+    ) -> tuple[Float[Tensor, "prompt row rank"], Float[Tensor, "prompt column rank"], Float[Tensor, " prompt"]]:
+        """Standard normal factors of X in the low-rank law, and the noise levels."""
+        sigma, rank = self.noise.sample(count, generator), len(self.spectrum)
+        left, right = (
+            torch.randn(count, size, rank, generator=generator, dtype=torch.float64)
+            for size in (self.context + self.queries, self.dim + self.outputs)
+        )
+        return left, right, sigma
+
+    def assemble(
+        self,
+        left: Float[Tensor, "prompt row rank"],
+        right: Float[Tensor, "prompt column rank"],
+        sigma: Float[Tensor, " prompt"],
+        generator: torch.Generator,
+    ) -> CompletionPrompts:
+        """The prompts of given ``factors``; the noise is drawn here."""
+        root = torch.tensor(self.spectrum, dtype=torch.float64).sqrt()
+        X = (left * root) @ (right * root).mT / len(root) ** 0.5
+        return self._blocks(X, sigma, generator)
+
+    def _blocks(
+        self, X: Float[Tensor, "prompt row column"], sigma: Float[Tensor, " prompt"], generator: torch.Generator
+    ) -> CompletionPrompts:
         D = X[:, self.context :, self.dim :].clone()
         if self.noise.largest > 0:
-            X = X + sigma[:, None, None] * normal(*X.shape)
+            X = X + sigma[:, None, None] * torch.randn(X.shape, generator=generator, dtype=torch.float64)
         top, bottom = X[:, : self.context], X[:, self.context :]
         return CompletionPrompts(
             A=top[..., : self.dim], B=bottom[..., : self.dim], C=top[..., self.dim :], D=D, sigma=sigma

@@ -1,7 +1,15 @@
-"""Training on matrix completion, from random weights, by Adam on fresh prompts.
+"""Training on matrix completion, from random weights, by Adam on fresh prompts, in float32.
 
-The forward pass runs on Gram matrices in float32. Rare prompts with a large |A| make a network explode, so every batch
-holds the largest of ``pool`` times as many prompts, weighted so that the mean over the batch stays unbiased.
+As in the paper (Lutz et al., arXiv 2509.19702, appendix B.2) but for the prompts on which a network explodes. Those are
+rare, and in a plain mean one of them outweighs all others: it then leads the way, until the gradient overflows. So
+
+- in half of every batch |A| is larger than usual (see ``interp.models.training.completion_sample``), and a prompt
+  counts by the root of the weight that would make up for it: training is cautious, as a network that explodes on one
+  prompt in a million looks perfect on all that a plain sample holds;
+- the loss of a prompt counts as CAP log(1 + loss / CAP), so that an explosion pulls no harder than a handful of misses;
+- what is kept is not the last network but the one with the least mean error on a fixed sample with true weights, the
+  rarest prompts aside (``interp.models.training.polishing.usual_mean``; in full, the mean is that of a polynomial of
+  degree 3^L, and hangs on prompts that nobody will ever draw).
 """
 
 from __future__ import annotations
@@ -25,47 +33,77 @@ from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError
 from interp.models.gram import HeadLayers, forward
 from interp.models.training.completion_recipe import CompletionRecipe
+from interp.models.training.completion_sample import spread_prompts
+from interp.models.training.polishing import usual_mean
+from interp.models.training.search import balanced
 from interp.models.training.trained import EVALUATION_SEED, Step, Trained
-from interp.models.training.warm_start import eagle_factors, eagle_steps
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["fit"]
 
-LARGEST = 0.25  # share of a batch that is the largest prompts of its pool
-SAVE_EVERY = 100  # steps, some seconds of work
+CAP = 1.0  # times the mean square of the target
+KEEP_EVERY = 200  # steps, some seconds of work: then the network is judged and the state is saved
 SHOW_EVERY = 50
+JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
+UNUSUAL = 1e-7  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
 CHUNK = 8192  # prompts in memory at a time, when scoring
+
+Factors = Mapping[str, Float[Tensor, "layer head D column"]]
 
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    gram: Float[Tensor, "prompt D D"]
-    query: Float[Tensor, "prompt query D"]
+    tokens: Float[Tensor, "prompt token D"]  # context first
+    context: int
     target: Float[Tensor, "prompt query output"]
-    weight: Float[Tensor, " prompt"]  # mean 1 in expectation
+    weight: Float[Tensor, " prompt"]
+
+    def __getitem__(self, index: slice | Tensor) -> _Batch:
+        return _Batch(self.tokens[index], self.context, self.target[index], self.weight[index])
 
 
-def _batch(recipe: CompletionRecipe, step: int) -> _Batch:
-    """The batch of a step. Of a pool of prompts it holds the largest, each for itself, and some of the others, each for
-    as many as were passed over."""
-    own = int(np.random.SeedSequence((recipe.optimiser.seed, step)).generate_state(1)[0])
-    plan, spec = recipe.optimiser, recipe.spec
-    drawn = recipe.task.sample(plan.batch * plan.pool, own)
-    large = int(LARGEST * plan.batch) if plan.pool > 1 else 0
-    order = drawn.A.square().sum((1, 2)).argsort(descending=True)
-    others = order[large:][torch.randperm(drawn.count - large, generator=torch.Generator().manual_seed(own))]
-    chosen = torch.cat([order[:large], others[: plan.batch - large]])
-    weight = torch.full((plan.batch,), (drawn.count - large) / (plan.batch - large))
-    weight[:large] = 1.0
-    kept = drawn[chosen]
-    grams = kept.grams(spec)
-    return _Batch(grams.gram.float(), grams.query.float(), kept.D.float(), weight / weight.mean())
+@dataclass(eq=False)
+class _Kept:
+    """The best network so far."""
+
+    value: float
+    factors: dict[str, Tensor]
 
 
-def _prediction(recipe: CompletionRecipe, factors: Mapping[str, Tensor], gram: Tensor, query: Tensor) -> Tensor:
-    P, Q = recipe.products(factors)
-    layers = HeadLayers(P=P, Q=Q, scale=1.0, residual=1.0)
-    return -forward(layers, gram, query).queries[-1][..., recipe.spec.channel("y").indices]
+def _batch(recipe: CompletionRecipe, count: int, seed: int, step: int) -> _Batch:
+    own = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])
+    drawn, weight = spread_prompts(recipe.task, count, own)
+    tokens = torch.cat(drawn.tokens(recipe.spec), 1)
+    return _Batch(tokens.float(), drawn.context, drawn.D.float(), weight.float())
+
+
+def _errors(recipe: CompletionRecipe, factors: Factors, batch: _Batch) -> Float[Tensor, " prompt"]:
+    """The mean squared entry of the error of every prompt. The weights stay in factors: that is cheaper than on Gram
+    matrices, for there are no more tokens than coordinates."""
+    tokens, seen = batch.tokens, recipe.read_masks()
+    W_Q, W_K, W_V, W_P = (factors[name] if name == "W_P" else factors[name] * seen for name in _NAMES)
+    for layer in range(recipe.layers):
+        keys, update = tokens[:, : batch.context], torch.zeros_like(tokens)
+        for head in range(W_Q.shape[1]):
+            scores = (tokens @ W_Q[layer, head]) @ (keys @ W_K[layer, head]).mT
+            update = update + scores @ ((keys @ W_V[layer, head]) @ W_P[layer, head].mT)
+        tokens = tokens + update
+    read = -tokens[:, batch.context :, recipe.spec.channel("y").indices]
+    return (read - batch.target).square().mean((1, 2))
+
+
+_NAMES = ("W_Q", "W_K", "W_V", "W_P")
+
+
+def _weights(recipe: CompletionRecipe, factors: Factors) -> tuple[Tensor, Tensor]:
+    """(P, Q), of equal size in every head and with a positive trace of Q; what is never read, and so never trained, is
+    0."""
+    seen = recipe.read_masks()
+    P = factors["W_P"] @ (factors["W_V"] * seen).mT
+    Q = (factors["W_Q"] * seen) @ (factors["W_K"] * seen).mT
+    P[-1][:, recipe.spec.channel("x").indices] = 0.0
+    sign = torch.where(Q.diagonal(dim1=-2, dim2=-1).sum(-1) < 0, -1.0, 1.0)[..., None, None]
+    return balanced(sign * P, sign * Q)
 
 
 def fit(
@@ -80,56 +118,65 @@ def fit(
     Raises UsageError when the record belongs to another recipe, or the training diverged.
     """
     plan = recipe.optimiser
-    factors = {name: value.requires_grad_() for name, value in _start(recipe, record).items()}
+    factors = {name: value.requires_grad_() for name, value in recipe.initial().items()}
     optimiser = torch.optim.Adam(factors.values(), lr=plan.rate)
-    first, spent = _resume(record, recipe, factors, optimiser)
+    judge = _batch(recipe, JUDGE, JUDGE_SEED, 0)
+    cap = CAP * float((judge.weight * judge.target.square().mean((1, 2))).mean())
+    kept = _Kept(math.inf, {name: value.detach().clone() for name, value in factors.items()})
+    first, spent = _resume(record, recipe, factors, optimiser, kept)
     started, running = time.monotonic(), math.nan
     for step in range(first, plan.steps):
-        value = _descend(recipe, factors, optimiser, step)
+        value = _descend(recipe, factors, optimiser, step, cap)
         # from the first batch that does not overflow
         running = 0.98 * running + 0.02 * min(value, 10 * running) if math.isfinite(running) else value
-        if record is not None and (step + 1) % SAVE_EVERY == 0:
-            _save(record, recipe, factors, optimiser, step + 1, spent + time.monotonic() - started)
+        if (step + 1) % KEEP_EVERY == 0 or step + 1 == plan.steps:
+            _judge(recipe, factors, judge, kept)
+            if record is not None:
+                _save(record, recipe, factors, optimiser, kept, step + 1, spent + time.monotonic() - started)
         if (step + 1) % SHOW_EVERY == 0:
             watch(Step(name="adam", iteration=step + 1, loss=running))
     seconds = spent + time.monotonic() - started
-    with torch.no_grad():
-        P, Q = (value.clone() for value in recipe.products(factors))
-        P[-1][:, recipe.spec.channel("x").indices] = 0.0  # never read, and so never trained
-    trained = _evaluated(recipe, P, Q, seconds)
+    trained = _evaluated(recipe, *_weights(recipe, kept.factors), seconds)
     if not math.isfinite(trained.adjusted_loss):
         raise UsageError(
             f"the network trained by recipe {recipe.name!r} has a loss of {trained.adjusted_loss} on fresh prompts, "
-            "expected a finite one; raise optimiser.pool or optimiser.steps"
+            "expected a finite one; lower optimiser.rate or raise optimiser.steps"
         )
     if record is not None and not keep_record:
         record.unlink(missing_ok=True)
     return trained
 
 
-def _start(recipe: CompletionRecipe, record: Path | None) -> dict[str, Tensor]:
-    """The factors before the first step (those of a record will replace them)."""
-    factors = recipe.initial()
-    if recipe.optimiser.start == "random" or (record is not None and record.exists()):
-        return factors
-    exact = eagle_factors(recipe, *eagle_steps(recipe))
-    return {name: value + exact[name].float() for name, value in factors.items()}
-
-
-def _descend(recipe: CompletionRecipe, factors: Mapping[str, Tensor], optimiser: torch.optim.Adam, step: int) -> float:
-    """One step; returns half the mean squared entry of the error on its batch, before it."""
-    batch = _batch(recipe, step)
-    error = _prediction(recipe, factors, batch.gram, batch.query) - batch.target
-    loss = (batch.weight * error.square().mean((1, 2))).mean()
+def _descend(recipe: CompletionRecipe, factors: Factors, optimiser: torch.optim.Adam, step: int, cap: float) -> float:
+    """One step; returns half the (cautious, tamed) mean error on its batch, before it."""
+    batch = _batch(recipe, recipe.optimiser.batch, recipe.optimiser.seed, step)
+    errors = _errors(recipe, factors, batch)
+    finite = torch.isfinite(errors.detach())
+    if not bool(finite.all()):  # what overflows float32 has no gradient
+        if not bool(finite.any()):
+            return math.inf
+        batch = batch[finite]
+        errors = _errors(recipe, factors, batch)
+    weight = batch.weight.sqrt()
+    loss = (weight * cap * (errors / cap).log1p()).sum() / weight.sum()
     optimiser.zero_grad()
     loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(factors.values(), recipe.optimiser.clip)
+    norm = torch.nn.utils.clip_grad_norm_(list(factors.values()), recipe.optimiser.clip)
     for group in optimiser.param_groups:
         group["lr"] = recipe.optimiser.rate_at(step)
-    if not bool(torch.isfinite(norm)):  # a prompt that overflows float32 says nothing about the direction
-        return math.inf
-    optimiser.step()
+    if bool(torch.isfinite(norm)):
+        optimiser.step()
     return 0.5 * float(loss.detach())
+
+
+def _judge(recipe: CompletionRecipe, factors: Factors, sample: _Batch, kept: _Kept) -> None:
+    """Keep the network if it is the best so far."""
+    with torch.no_grad():
+        parts = [_errors(recipe, factors, sample[i : i + 1024]) for i in range(0, len(sample.weight), 1024)]
+    value = usual_mean(torch.cat(parts).double(), sample.weight.double(), UNUSUAL)
+    if value < kept.value:
+        kept.value = value
+        kept.factors = {name: weights.detach().clone() for name, weights in factors.items()}
 
 
 def _evaluated(recipe: CompletionRecipe, P: Tensor, Q: Tensor, seconds: float) -> Trained:
@@ -173,23 +220,28 @@ def _evaluated(recipe: CompletionRecipe, P: Tensor, Q: Tensor, seconds: float) -
 def _save(
     record: Path,
     recipe: CompletionRecipe,
-    factors: Mapping[str, Tensor],
+    factors: Factors,
     optimiser: torch.optim.Adam,
+    kept: _Kept,
     step: int,
     seconds: float,
 ) -> None:
-    tensors = {}
+    tensors = {f"{name}.kept": value for name, value in kept.factors.items()}
     for name, value in factors.items():
         state = optimiser.state[value]
-        tensors |= {name: value.detach(), f"{name}.first": state["exp_avg"], f"{name}.second": state["exp_avg_sq"]}
-    fields = {"recipe": repr(recipe.to_dict()), "step": str(step), "seconds": repr(seconds)}
+        tensors |= {name: value.detach()}
+        if state:  # not before the first step that does not overflow
+            tensors |= {f"{name}.first": state["exp_avg"], f"{name}.second": state["exp_avg_sq"]}
+    taken = max((int(state["step"]) for state in optimiser.state.values()), default=0)
+    fields = {"recipe": repr(recipe.to_dict()), "step": str(step), "taken": str(taken), "seconds": repr(seconds)}
+    fields["kept"] = repr(kept.value)
     write_atomically(record, safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, metadata=fields))
 
 
 def _resume(
-    record: Path | None, recipe: CompletionRecipe, factors: Mapping[str, Tensor], optimiser: torch.optim.Adam
+    record: Path | None, recipe: CompletionRecipe, factors: Factors, optimiser: torch.optim.Adam, kept: _Kept
 ) -> tuple[int, float]:
-    """The step to go on with and the seconds spent so far; weights and moments are filled in."""
+    """The step to go on with and the seconds spent so far; weights, moments and the best network are filled in."""
     if record is None or not record.exists():
         return 0, 0.0
     try:
@@ -200,13 +252,16 @@ def _resume(
         fields = file.metadata() or {}
         if fields.get("recipe") != repr(recipe.to_dict()):
             raise UsageError(f"{record} is the record of another recipe; remove it or choose another --out")
-        step = int(fields["step"])
+        step, taken = int(fields["step"]), float(fields["taken"])
         for name, value in factors.items():
             with torch.no_grad():
                 value.copy_(file.get_tensor(name))
-            optimiser.state[value] = {
-                "step": torch.tensor(float(step)),
-                "exp_avg": file.get_tensor(f"{name}.first"),
-                "exp_avg_sq": file.get_tensor(f"{name}.second"),
-            }
+            kept.factors[name] = file.get_tensor(f"{name}.kept")
+            if taken:
+                optimiser.state[value] = {
+                    "step": torch.tensor(taken),
+                    "exp_avg": file.get_tensor(f"{name}.first"),
+                    "exp_avg_sq": file.get_tensor(f"{name}.second"),
+                }
+        kept.value = float(fields["kept"])
     return step, float(fields["seconds"])

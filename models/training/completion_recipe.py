@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.errors import LayoutError
@@ -45,7 +46,6 @@ from interp.models.training.fields import (
 __all__ = ["REGIMES", "Adam", "CompletionRecipe"]
 
 REGIMES = ("full", "sketch", "machines")
-STARTS = ("random", "eagle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +53,15 @@ class Adam:
     """How hard to look: Adam at a constant rate that falls to 2 % by a half cosine over the last 60 % of the steps."""
 
     seed: int = 0
-    start: str = "random"  # or "eagle": EAGLE with the best steps (see ``warm_start``), its weights then free
     steps: int = 8_000
-    batch: int = 128
-    pool: int = 4  # a batch is chosen from so many times as many prompts
+    batch: int = 512  # half of them plain, half with a larger |A| (see ``completion_sample``)
     rate: float = 2e-3
     clip: float = 0.1  # of the gradient's 2-norm
-    initial: float = 0.1  # standard deviation of the random factors, or of the noise on those of EAGLE
+    initial: float = 0.1  # standard deviation of the random factors
     evaluation_prompts: int = 65_536
 
     def __post_init__(self) -> None:
-        require_known(self.start, STARTS, f"optimiser.start is {self.start!r}")
-        require_counts("optimiser", {"steps": self.steps, "batch": self.batch, "pool": self.pool})
+        require_counts("optimiser", {"steps": self.steps, "batch": self.batch})
         require_counts("optimiser", {"evaluation_prompts": self.evaluation_prompts}, least=2)  # for a standard error
         require_seed(self.seed)
         for name in ("rate", "clip", "initial"):
@@ -145,8 +142,6 @@ class CompletionRecipe:
             for name, size in sizes.items()
         }
 
-    def products(self, factors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """(P, Q); what a machine cannot read is 0."""
-        seen = torch.nn.functional.pad(self.task.machine_masks, (0, self.task.outputs), value=1.0).float()[..., None]
-        read = {name: value if name == "W_P" else value * seen for name, value in factors.items()}
-        return read["W_P"] @ read["W_V"].mT, read["W_Q"] @ read["W_K"].mT
+    def read_masks(self) -> Float[Tensor, "head D 1"]:
+        """1 where a head can read a token's coordinate, by any of W_Q, W_K and W_V, else 0."""
+        return torch.nn.functional.pad(self.task.machine_masks, (0, self.task.outputs), value=1.0).float()[..., None]

@@ -29,15 +29,15 @@ UNUSUAL = 1e-8  # what is rarer has no say in the choice
 Descend = Callable[[str, Progress, Sample, int], Progress]
 
 
-def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"]) -> float:
-    """The weighted mean without the largest losses, as far as those have a probability of 1e-8 together.
+def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"], unusual: float = UNUSUAL) -> float:
+    """The weighted mean without the largest losses, as far as those have a probability of ``unusual`` together.
 
     >>> usual_mean(torch.tensor([1.0, 3.0, torch.inf]), torch.tensor([1.0, 1.0, 1e-9]))
     1.333...
     """
     order = losses.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(descending=True)
     weight = weight[order] / len(weight)
-    usual = weight.cumsum(0) > UNUSUAL
+    usual = weight.cumsum(0) > unusual
     return float(weight[usual] @ losses[order][usual])
 
 

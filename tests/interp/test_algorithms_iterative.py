@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from interp.algorithms import (
     tune_constant_step,
     tune_steps,
 )
+from interp.algorithms.conjugate_gradients import one_by_one
 from interp.models.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
 
@@ -222,6 +224,14 @@ def test_conjugate_gradients_are_exact_after_as_many_steps_as_dimensions(dim: in
     # rounding grows with the condition number (20) over d steps; later iterates must stay put
     for k in range(dim, dim + 11):
         torch.testing.assert_close(iterates[k], w, rtol=1e-9, atol=1e-10)
+
+
+def test_conjugate_gradients_need_the_matrix_only_to_multiply_by_it() -> None:
+    generator = torch.Generator().manual_seed(4)
+    A, B = torch.randn(2, 7, 5, generator=generator, dtype=torch.float64)
+    E = (A @ A.mT).expand(7, -1, -1)
+    steps = one_by_one(lambda V: (V @ A) @ A.mT, B @ A.mT, A.square().sum().reshape(1, 1))
+    torch.testing.assert_close(torch.stack(list(islice(steps, 9))), conjugate_gradients(E, B @ A.mT, 8))
 
 
 def test_conjugate_gradients_need_one_step_per_distinct_eigenvalue() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 
 from interp.models.errors import LayoutError, UnreadableFile, UsageError
+from interp.models.gram import HeadLayers, forward
+from interp.models.tasks import MatrixCompletion
 from interp.models.training import CompletionRecipe, Step, load_recipe, train
 from interp.models.training import completion as module
 from interp.models.training.completion_recipe import REGIMES
+from interp.models.training.completion_sample import spread_prompts
 
 FIELDS = {
     "name": "small",
@@ -46,7 +50,7 @@ def test_the_loss_falls_and_the_regime_holds(regime: str) -> None:
 
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHOW_EVERY", 1)
-    monkeypatch.setattr(module, "SAVE_EVERY", 10)
+    monkeypatch.setattr(module, "KEEP_EVERY", 10)
     whole, record = train(recipe()), tmp_path / "record"
 
     def stop(step: Step) -> None:
@@ -80,20 +84,77 @@ def test_records_of_other_recipes_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_record_of_another_seed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SAVE_EVERY", 2)
+    monkeypatch.setattr(module, "KEEP_EVERY", 2)
     record = tmp_path / "record"
     train(recipe(steps=4), record=record, keep_record=True)
     with pytest.raises(UsageError, match="another recipe"):
         train(recipe(steps=4).with_seed(1), record=record)
 
 
-def test_batches_are_unbiased() -> None:
-    """The weighted mean of a batch estimates the mean over prompts; 5 standard errors over 200 batches."""
-    plan = recipe(batch=16)
-    batches = [module._batch(plan, step) for step in range(200)]
-    means = torch.stack([(b.weight * b.target.square().mean((1, 2))).mean() for b in batches])
-    many = plan.task.sample(100_000, 5).D.square().mean()
-    assert abs(float(means.mean()) - float(many)) < 5 * float(means.std()) / 200**0.5
+@pytest.mark.parametrize("shape", [{}, {"context": 3, "queries": 5}, {"spectrum": [0.2, 2.0, 0.5], "noise": 0.3}])
+def test_averages_over_spread_prompts_are_those_of_the_task(shape: dict[str, object]) -> None:
+    """Of a mean and of a tail; 5 standard errors of both samples."""
+    task = MatrixCompletion.from_dict({**FIELDS["task"], **shape})
+    many, plain = 60_000, task.sample(60_000, 5)
+    spread, weight = spread_prompts(task, many, 6)
+    assert float(weight.max()) <= 2.0
+    assert abs(float(weight.mean()) - 1.0) < 5 * float(weight.std()) / many**0.5
+    cut = plain.A.square().sum((1, 2)).quantile(0.99)
+    for seen, usual in (
+        (weight * spread.D.square().mean((1, 2)), plain.D.square().mean((1, 2))),
+        (weight * (spread.A.square().sum((1, 2)) > cut), (plain.A.square().sum((1, 2)) > cut).double()),
+    ):
+        error = (float(seen.var() + usual.var()) / many) ** 0.5
+        assert abs(float(seen.mean() - usual.mean())) < 5 * error
+    large = (spread.A.square().sum((1, 2)) > cut).double().mean()
+    assert float(large) > 0.03  # three times as many as there are
+
+
+def test_kernel_matrices_are_trained_on_as_they_are() -> None:
+    task = MatrixCompletion.from_dict(
+        {"name": "matrix_completion", "dim": 5, "context": 5, "kernel": {"name": "rbf", "features": 2, "width": 1.0}}
+    )
+    prompts, weight = spread_prompts(task, 50, 3)
+    torch.testing.assert_close(prompts.A, task.sample(50, 3).A)
+    assert bool((weight == 1).all())
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_the_factored_pass_is_that_of_the_network(regime: str) -> None:
+    """Up to float32, whose epsilon of 1e-7 a few hundred terms may multiply."""
+    plan = recipe(regime, initial=0.3)
+    batch, factors = module._batch(plan, 32, 1, 0), plan.initial()
+    P, Q = module._weights(plan, factors)
+    layers = HeadLayers(P=P, Q=Q, scale=1.0, residual=1.0)
+    context, query = batch.tokens[:, : batch.context], batch.tokens[:, batch.context :]
+    read = -forward(layers, context.mT @ context, query).queries[-1][..., 6:]
+    torch.testing.assert_close(
+        module._errors(plan, factors, batch), (read - batch.target).square().mean((1, 2)), rtol=1e-4, atol=1e-7
+    )
+
+
+def test_prompts_that_overflow_are_left_out_and_the_calmest_network_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = recipe(steps=30)
+    factors = {name: value.requires_grad_() for name, value in plan.initial().items()}
+    optimiser = torch.optim.Adam(factors.values(), lr=0.01)
+    whole = module._batch(plan, plan.optimiser.batch, plan.optimiser.seed, 0)
+    mixed = dataclasses.replace(whole, tokens=whole.tokens.clone())
+    mixed.tokens[3] *= 1e20
+    monkeypatch.setattr(module, "_batch", lambda *_: mixed)
+    before = {name: value.detach().clone() for name, value in factors.items()}
+    assert 0 < module._descend(plan, factors, optimiser, 0, 0.1) < 1
+    assert all(bool(torch.isfinite(v).all()) and not torch.equal(v, before[n]) for n, v in factors.items())
+    mixed.tokens[:] = 1e30
+    assert module._descend(plan, factors, optimiser, 1, 0.1) == float("inf")
+
+    kept = module._Kept(0.5, {})
+    module._judge(plan, factors, whole, kept)
+    calm, best = kept.value, kept.factors
+    assert calm < 0.5
+    for value in factors.values():
+        value.data *= 30.0
+    module._judge(plan, factors, whole, kept)
+    assert kept.value == calm and kept.factors is best
 
 
 @pytest.mark.parametrize("name", ["eagle-full", "eagle-sketch", "eagle-machines"])
