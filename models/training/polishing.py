@@ -4,8 +4,8 @@ A deep network is a polynomial of high degree. On a handful of rare prompts it c
 the others in the mean: one in a million can turn a loss of 0.01 into 1e26. Counted in full they lead the way and drag
 a network out of its valley; not counted, they are seen by nobody but the user. So in training a loss far above the
 typical one counts by its logarithm, and a rare prompt that was drawn often (see ``interp.models.training.tails``) by
-the root of the weight that would make up for it. What comes out is compared by its mean on usual prompts, and the best
-descends that mean.
+the root of the weight that would make up for it. What comes out is compared by its mean over all but the very rarest prompts, and
+the best descends its mean over usual ones.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from interp.models.training.sample import Sample, training_sample
 __all__ = ["polish", "usual_mean"]
 
 CAP = 30.0  # above so many times the loss of the search, a prompt's loss is far above the typical one
-UNUSUAL = 1e-8  # what is rarer has no say in the choice
+UNUSUAL = 1e-8  # what is rarer is not descended
+RAREST = 1e-9  # what is rarer has no say in the choice
+STARTS = 2
 
 Descend = Callable[[str, Progress, Sample, int], Progress]
 
 
-def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"], unusual: float = UNUSUAL) -> float:
-    """The weighted mean without the largest losses, as far as those have a probability of ``unusual`` together.
+def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"], rarest: float = RAREST) -> float:
+    """The weighted mean without the largest losses, as far as those have a probability of ``rarest`` together.
 
-    >>> usual_mean(torch.tensor([1.0, 3.0, torch.inf]), torch.tensor([1.0, 1.0, 1e-9]))
+    >>> usual_mean(torch.tensor([1.0, 3.0, torch.inf]), torch.tensor([1.0, 1.0, 1e-10]))
     1.333...
     """
     order = losses.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(descending=True)
     weight = weight[order] / len(weight)
-    usual = weight.cumsum(0) > unusual
+    usual = weight.cumsum(0) > rarest
     return float(weight[usual] @ losses[order][usual])
 
 
 def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tensor, "layer parameter"]:
-    """The best network that ``descend(name, start, sample, iterations)`` reaches from those ``kept``, best first.
+    """The best network that ``descend(name, start, sample, iterations)`` reaches from the first two of those ``kept``, best first.
 
-    All start on the first sample; the best of them goes on to the others. On each it also descends the plain mean over
+    Both start on the first sample; the best of them goes on to the others. On each it also descends the plain mean over
     the usual prompts.
     """
     optimiser, family = recipe.optimiser, recipe.family()
     judge = training_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, purpose_seed(optimiser.seed, 6))
     cap = CAP * max(kept[0].loss, 1e-30)
-    starts = [end.theta for end in kept]
+    starts = [end.theta for end in kept[:STARTS]]
     ends: list[tuple[float, Tensor]] = []
 
     def compare(theta: Tensor) -> None:

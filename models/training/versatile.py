@@ -84,7 +84,9 @@ class Cell:
         if self.family == "full":
             effort = Optimiser(search_prompts=8192)
         elif self.noise == "u0":
-            effort = Optimiser(search_prompts=4096, attempts=1, keep=4, search_iterations=100, iterations=(60, 30))
+            effort = Optimiser(
+                search_prompts=4096, attempts=1, keep=4, search_iterations=100, prompts=(32768,), iterations=(60,)
+            )
         else:
             effort = Optimiser()
         return Recipe(
