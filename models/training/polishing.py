@@ -4,8 +4,8 @@ A deep network is a polynomial of high degree. On a handful of rare prompts it c
 the others in the mean: one in a million can turn a loss of 0.01 into 1e26. Counted in full they lead the way and drag
 a network out of its valley; not counted, they are seen by nobody but the user. So in training a loss far above the
 typical one counts by its logarithm, and a rare prompt that was drawn often (see ``interp.models.training.tails``) by
-the root of the weight that would make up for it. What comes out is compared by its mean over all but the very rarest prompts, and
-the best descends its mean over usual ones.
+the root of the weight that would make up for it. What comes out is compared by its mean over all but the very rarest
+prompts, and the best descends its mean over usual ones.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"
     """
     order = losses.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(descending=True)
     weight = weight[order] / len(weight)
-    usual = weight.cumsum(0) > rarest
+    usual = (weight.cumsum(0) > rarest) & (weight > 0)  # 0 * inf is NaN
     return float(weight[usual] @ losses[order][usual])
 
 
 def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tensor, "layer parameter"]:
-    """The best network that ``descend(name, start, sample, iterations)`` reaches from the first two of those ``kept``, best first.
+    """The best network that ``descend(name, start, sample, iterations)`` reaches from those ``kept``, best first.
 
-    Both start on the first sample; the best of them goes on to the others. On each it also descends the plain mean over
-    the usual prompts.
+    The first two start on the first sample; the best of them goes on to the others. On each it also descends the plain
+    mean over the usual prompts.
     """
     optimiser, family = recipe.optimiser, recipe.family()
     judge = training_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, purpose_seed(optimiser.seed, 6))

@@ -29,6 +29,9 @@ def test_the_usual_mean_leaves_out_what_is_rarer_than_one_in_a_billion_only(expl
     losses, weight = torch.ones(COUNT, dtype=torch.float64), torch.ones(COUNT, dtype=torch.float64)
     losses[7], weight[7] = explosion, 1e-4  # a probability of 1e-10
     assert usual_mean(losses, weight) == pytest.approx(1.0, rel=1e-6)
+    losses[8], weight[8] = explosion, 0.0
+    losses[9], weight[9] = 2.0, 1e-2  # of 1e-8
+    assert usual_mean(losses, weight) == pytest.approx(1.0, rel=1e-5)
     weight[7] = 1.0  # of 1e-6
     assert not usual_mean(losses, weight) < 1e20
 
