@@ -37,10 +37,10 @@ def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"
     >>> usual_mean(torch.tensor([1.0, 3.0, torch.inf]), torch.tensor([1.0, 1.0, 1e-10]))
     1.333...
     """
-    order = losses.nan_to_num(nan=torch.inf, posinf=torch.inf).argsort(descending=True)
+    losses, order = losses.nan_to_num(nan=torch.inf, posinf=torch.inf).sort(descending=True)
     weight = weight[order] / len(weight)
     usual = (weight.cumsum(0) > rarest) & (weight > 0)  # 0 * inf is NaN
-    return float(weight[usual] @ losses[order][usual])
+    return float(weight[usual] @ losses[usual])
 
 
 def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tensor, "layer parameter"]:
