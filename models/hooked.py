@@ -10,13 +10,13 @@ the model is defined, and shares nothing with the Gram path (``interp.models.gra
 Embedded models first map every token to W e + b (embed.hook_embed). With LayerNorm the sum e_i + sum_h out_h(i) is
 blocks.{l}.hook_resid_mid, and blocks.{l}.ln.hook_scale the standard deviation that it is divided by.
 
-It is also the one module that imports transformer_lens, and it makes the hooks of that library safe: a name that does
-not exist, a filter that selects nothing, a hook that changes a shape or never runs are errors instead of silence.
+With ``interp.models.hook_points`` it is the only module that imports transformer_lens, and it makes the hooks of that
+library safe: a name that does not exist, a filter that selects nothing, a hook that changes a shape or never runs are
+errors instead of silence.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -28,15 +28,15 @@ from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint, LensHandle
 
 from interp.models.errors import UsageError, did_you_mean
+from interp.models.hook_points import ActivationCache, CountedHook, Direction, Hook, discard, require_hook
+from interp.models.hooked_layers import Block, FlatReadout, TokenEmbedding
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["HookedLinearTransformer"]
 
-Hook = Callable[..., Any]  # fn(tensor, *, hook) -> a tensor or None
 Hooks = Sequence[tuple[str | Callable[[str], bool], Hook]]
 NamesFilter = str | Sequence[str] | Callable[[str], bool] | None
-Direction = Literal["fwd", "bwd"]
 
 
 class HookedLinearTransformer(HookedRootModule):
@@ -84,11 +84,11 @@ class HookedLinearTransformer(HookedRootModule):
         self.spec = model.spec
         self.embed = None
         if model.spec.embedding is not None:
-            self.embed = _Embedding(model.tensors["embedding.weight"], model.tensors["embedding.bias"])
-        self.blocks = nn.ModuleList(_Block(model, layer) for layer in range(model.layers))
+            self.embed = TokenEmbedding(model.tensors["embedding.weight"], model.tensors["embedding.bias"])
+        self.blocks = nn.ModuleList(Block(model, layer) for layer in range(model.layers))
         self.unembed = None
         if model.spec.readout.flat:
-            self.unembed = _FlatReadout(model.tensors["readout.weight"], model.tensors["readout.bias"])
+            self.unembed = FlatReadout(model.tensors["readout.weight"], model.tensors["readout.bias"])
         self.setup()  # names the hook points, so it comes last
 
     def forward(self, tokens: Tensor, query: Tensor | None = None) -> Float[Tensor, "batch query output"]:
@@ -225,7 +225,7 @@ class HookedLinearTransformer(HookedRootModule):
             self.context_level -= 1
             if reset_hooks_end:
                 for point, handle in added:
-                    _discard(point, handle)
+                    discard(point, handle)
                 if clear_contexts:
                     self.clear_contexts()
 
@@ -262,7 +262,7 @@ class HookedLinearTransformer(HookedRootModule):
                 "incl_bwd=True needs a scalar output, but the model predicts a (batch, query, output) tensor; "
                 "use 'with model.hooks(bwd_hooks=...):' and call backward on your loss inside"
             )
-        filled = _Cache(self.hook_dict) if cache is None else cache
+        filled = ActivationCache(self.hook_dict) if cache is None else cache
 
         def save(tensor: Tensor, *, hook: HookPoint) -> None:
             if remove_batch_dim:
@@ -299,15 +299,15 @@ class HookedLinearTransformer(HookedRootModule):
         """The hooks now in place, by name; hook points without any are left out."""
         return super().list_hooks(self.hook_names(name_filter), dir, including_permanent)
 
-    def _wanted(self, direction: Direction, pairs: Hooks) -> list[tuple[HookPoint, _CountedHook, Direction]]:
+    def _wanted(self, direction: Direction, pairs: Hooks) -> list[tuple[HookPoint, CountedHook, Direction]]:
         """The hook points and hooks that pairs (name or predicate, hook) ask for."""
-        wanted: list[tuple[HookPoint, _CountedHook, Direction]] = []
+        wanted: list[tuple[HookPoint, CountedHook, Direction]] = []
         for pair in pairs:
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise UsageError(f"{direction}_hooks holds {pair!r}, expected pairs (hook name or predicate, function)")
             for name in self.hook_names(pair[0]):
-                _require_hook(name, pair[1])
-                wanted.append((self.hook_dict[name], _CountedHook(pair[1]), direction))
+                require_hook(name, pair[1])
+                wanted.append((self.hook_dict[name], CountedHook(pair[1]), direction))
         return wanted
 
     def _require_tokens(self, name: str, value: object) -> None:
@@ -326,204 +326,3 @@ class HookedLinearTransformer(HookedRootModule):
             )
         if value.device != weights.device:
             raise UsageError(f"{name} is on {value.device}, but the model on {weights.device}; move one with .to(...)")
-
-
-class _Block(nn.Module):
-    def __init__(self, model: LinearTransformer, layer: int) -> None:
-        super().__init__()
-        spec = model.spec
-        self.residual, self.clip = spec.residual, spec.clip
-        self.hook_resid_pre = _CheckedHookPoint()
-        self.attn = _Attention(model.Q[layer], model.P[layer], causal=spec.attention.keys == "causal")
-        self.hook_attn_out = _CheckedHookPoint()
-        self.ln = None
-        if spec.layernorm is not None:
-            self.hook_resid_mid = _CheckedHookPoint()
-            gain, bias = (model.tensors.get(f"layernorm.{name}") for name in ("gain", "bias"))
-            self.ln = _LayerNorm(
-                spec.layernorm.eps, None if gain is None else gain[layer], None if bias is None else bias[layer]
-            )
-            self.outside = spec.layernorm.placement == "before-skip"
-        self.hook_resid_post = _CheckedHookPoint()
-
-    def forward(self, tokens: Float[Tensor, "batch pos D"], sources: int, scale: float) -> Float[Tensor, "batch pos D"]:
-        tokens = self.hook_resid_pre(tokens)
-        update = self.hook_attn_out(self.attn(tokens, tokens[:, :sources], scale))
-        before, tokens = tokens, tokens + update if self.residual else update
-        if self.ln is not None:
-            tokens = self.ln(self.hook_resid_mid(tokens))
-            if self.outside:
-                tokens = before + tokens
-        if self.clip is not None:
-            tokens = tokens.clamp(-self.clip, self.clip)
-        return self.hook_resid_post(tokens)
-
-
-class _Attention(nn.Module):
-    Q: Tensor
-    P: Tensor
-
-    def __init__(self, Q: Float[Tensor, "head D D"], P: Float[Tensor, "head D D"], causal: bool) -> None:
-        super().__init__()
-        self.register_buffer("Q", Q.detach().clone())
-        self.register_buffer("P", P.detach().clone())
-        self.causal = causal
-        self.hook_scores = _CheckedHookPoint()
-        self.hook_head_out = _CheckedHookPoint()
-
-    def forward(
-        self, tokens: Float[Tensor, "batch dest D"], keys: Float[Tensor, "batch source D"], scale: float
-    ) -> Float[Tensor, "batch dest D"]:
-        scores = torch.einsum("bia,bhja->bhij", tokens, torch.einsum("hac,bjc->bhja", self.Q, keys))
-        if self.causal:
-            scores = scores.tril()  # j <= i, self included
-        values = torch.einsum("hac,bjc->bhja", self.P, keys)
-        return self.hook_head_out(scale * (self.hook_scores(scores) @ values)).sum(dim=1)
-
-
-class _LayerNorm(nn.Module):
-    gain: Tensor | None
-    bias: Tensor | None
-
-    def __init__(self, eps: float, gain: Float[Tensor, " D"] | None, bias: Float[Tensor, " D"] | None) -> None:
-        super().__init__()
-        self.eps = eps
-        self.register_buffer("gain", None if gain is None else gain.detach().clone())
-        self.register_buffer("bias", None if bias is None else bias.detach().clone())
-        self.hook_scale = _CheckedHookPoint()
-        self.hook_normalized = _CheckedHookPoint()
-
-    def forward(self, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch pos D"]:
-        centred = tokens - tokens.mean(-1, keepdim=True)
-        out = centred / self.hook_scale((centred.square().mean(-1, keepdim=True) + self.eps).sqrt())
-        if self.gain is not None and self.bias is not None:
-            out = self.gain * out + self.bias
-        return self.hook_normalized(out)
-
-
-class _Embedding(nn.Module):
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, weight: Float[Tensor, "D token"], bias: Float[Tensor, " D"]) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight.detach().clone())
-        self.register_buffer("bias", bias.detach().clone())
-        self.hook_embed = _CheckedHookPoint()
-
-    def forward(self, tokens: Float[Tensor, "batch pos token"]) -> Float[Tensor, "batch pos D"]:
-        return self.hook_embed(tokens @ self.weight.mT + self.bias)
-
-
-class _FlatReadout(nn.Module):
-    weight: Tensor
-    bias: Tensor
-
-    def __init__(self, weight: Float[Tensor, "pos D"], bias: Float[Tensor, "1"]) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight.detach().clone())
-        self.register_buffer("bias", bias.detach().clone())
-
-    def forward(self, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch 1 1"]:
-        if tokens.shape[1] != len(self.weight):
-            raise UsageError(
-                f"got prompts of {tokens.shape[1]} tokens, but the flat read-out has weights for {len(self.weight)}; "
-                f"expected {len(self.weight) - 1} context tokens and one query"
-            )
-        return (torch.einsum("bia,ia->b", tokens, self.weight) + self.bias)[:, None, None]
-
-
-class _CheckedHookPoint(HookPoint):
-    """A hook point whose hooks get a copy each, and may only hand back a tensor like the one they got."""
-
-    def add_hook(
-        self,
-        hook: Hook,
-        dir: Direction = "fwd",
-        is_permanent: bool = False,
-        level: int | None = None,
-        prepend: bool = False,
-        alias_names: list[str] | None = None,
-    ) -> LensHandle:
-        function, where = hook, str(self.name)
-        _require_hook(where, function)
-
-        def checked(tensor: Tensor, *, hook: HookPoint) -> Tensor:
-            own = tensor.clone()
-            returned = function(own, hook=hook)
-            value = own if returned is None else returned  # an edit in place counts, too
-            if not isinstance(value, Tensor):
-                raise UsageError(f"the hook on {where!r} returned {type(value).__name__}, expected a tensor or None")
-            if (value.shape, value.dtype, value.device) != (tensor.shape, tensor.dtype, tensor.device):
-                raise UsageError(f"the hook on {where!r} gave {_kind(value)}; expected {_kind(tensor)}, as it received")
-            return value
-
-        handle = super().add_hook(checked, dir, is_permanent, level, prepend, alias_names)
-        handle.user_hook = function
-        return handle
-
-    def remove_hooks(
-        self,
-        dir: Literal["fwd", "bwd", "both"] = "fwd",
-        including_permanent: bool = False,
-        level: int | None = None,
-    ) -> None:
-        """As in the base class, but without a level, hooks that belong to an open context are left to that context."""
-        if level is not None:
-            super().remove_hooks(dir, including_permanent, level)
-            return
-        handles = (self.fwd_hooks if dir != "bwd" else []) + (self.bwd_hooks if dir != "fwd" else [])
-        for handle in handles:
-            if handle.context_level is None and (including_permanent or not handle.is_permanent):
-                _discard(self, handle)
-
-
-class _CountedHook:
-    """A hook that knows how often it ran."""
-
-    def __init__(self, function: Hook) -> None:
-        self.function, self.calls = function, 0
-
-    def __call__(self, tensor: Tensor, *, hook: HookPoint) -> object:
-        self.calls += 1
-        return self.function(tensor, hook=hook)
-
-
-class _Cache(dict[str, Tensor]):
-    """Activations by hook name; asking for one that is not there says why."""
-
-    def __init__(self, known: dict[str, HookPoint]) -> None:
-        super().__init__()
-        self.known = list(known)
-
-    def __missing__(self, name: str) -> Tensor:
-        if name in self.known:
-            raise UsageError(f"{name!r} is not in the cache, because names_filter left it out; it has {list(self)}")
-        raise UsageError(f"no hook point is named {name!r}; {did_you_mean(str(name), self.known)}")
-
-
-def _discard(point: HookPoint, handle: LensHandle) -> None:
-    """Remove one hook; nothing happens when it is gone already."""
-    handle.hook.remove()
-    point.fwd_hooks = [other for other in point.fwd_hooks if other is not handle]
-    point.bwd_hooks = [other for other in point.bwd_hooks if other is not handle]
-
-
-def _kind(value: Tensor) -> str:
-    return f"a tensor of shape {tuple(value.shape)}, dtype {value.dtype} on {value.device}"
-
-
-def _require_hook(where: str, hook: object) -> None:
-    if not callable(hook):
-        raise UsageError(f"the hook on {where!r} is {hook!r}, expected a function fn(tensor, *, hook)")
-    try:
-        signature = inspect.signature(hook)
-    except ValueError:  # some built-in functions have none
-        return
-    try:
-        signature.bind(None, hook=None)
-    except TypeError as error:
-        raise UsageError(
-            f"the hook on {where!r} takes {signature} ({error}), expected fn(tensor, *, hook): "
-            f"it is called with the tensor and the keyword 'hook'"
-        ) from None
