@@ -125,12 +125,12 @@ class Recipe:
     def with_seed(self, seed: int) -> Recipe:
         return dataclasses.replace(self, optimiser=dataclasses.replace(self.optimiser, seed=seed))
 
-    def family(self, name: str | None = None) -> Parametrisation:
-        """The recipe's parametrisation, or the one of that name for the same network."""
+    def family(self, name: str | None = None, heads: int | None = None) -> Parametrisation:
+        """The recipe's parametrisation, or the one of that name and number of heads for the same task."""
         return parametrisation(
             name or self.parametrisation,
             dim=self.task.dim,
-            heads=self.heads,
+            heads=heads or self.heads,
             scale=self.spec.attention.factor(self.task.context),
             residual=1.0 if self.spec.residual else 0.0,
         )

@@ -3,7 +3,9 @@
 Depth by depth, every network kept so far gets an idle layer at every place (same function, new directions to descend),
 is minimised on a small sample, and the best few distinct ones go on. A FULL network starts from DIAG networks of its
 depth, disturbed a little (by symmetry a rotation-invariant network has no gradient towards others), and from where Adam
-comes to from random weights. At the full depth the best are polished (see ``interp.models.training.polishing``).
+comes to from random weights. Without noise a DIAG network starts from GD++ networks of its depth: labels have nothing
+to say of noise then, and the best DIAG networks lie near GD++ ones, which have half as many numbers to search. At the
+full depth the best are polished (see ``interp.models.training.polishing``).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from interp.models.training.journal import Journal
 from interp.models.training.levenberg_marquardt import Progress, minimise
-from interp.models.training.parametrisation import Dense, Parametrisation
+from interp.models.training.parametrisation import Dense, Diagonal, Parametrisation
 from interp.models.training.polishing import polish
 from interp.models.training.recipe import Recipe, purpose_seed
 from interp.models.training.sample import Sample, training_sample
@@ -66,6 +68,9 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         scouts = grown(scout, "scout")
         kept = best(family, _widened(family, scout, scouts, recipe.layers, optimiser.seed, optimiser.attempts))
         kept = sorted([*kept, *_wandered(recipe, family, journal, watch)], key=lambda end: end.loss)
+    elif isinstance(family, Diagonal) and recipe.task.noise.largest == 0:
+        scouts = grown(recipe.family("gd++", heads=1), "scout")
+        kept = best(family, _freed(family, scouts, recipe.layers, optimiser.seed))
     else:
         kept = grown(family, "grow")
     return polish(recipe, kept, lambda name, *rest: descend(family, name, *rest))
@@ -139,6 +144,15 @@ def _widened(
                 for w in weights
             ]
             yield f"widen-{depth}.{parent}.{attempt}", family.from_weights(*noisy)
+
+
+def _freed(family: Diagonal, scouts: list[Progress], depth: int, seed: int) -> Iterator[tuple[str, Tensor]]:
+    """The GD++ networks as diagonal ones: p = (omega_xx, omega_yx), q = (1, nearly 0) in one head, the others idle."""
+    for parent, end in enumerate(scouts):
+        generator = _generator(seed, 9, depth, parent)
+        layers = torch.stack([family.idle(generator) for _ in end.theta])
+        layers[:, :2] = end.theta
+        yield f"freed-{depth}.{parent}", layers
 
 
 def balanced(P: Float[Tensor, "layer head D D"], Q: Float[Tensor, "layer head D D"]) -> tuple[Tensor, Tensor]:
