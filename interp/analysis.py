@@ -17,7 +17,7 @@ from interp.behaviour import describe_behaviour
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.closed_form.analysis import analyse_simple_regression
-from interp.completion import completion_panel, describe_completion, implicit_completion, law_of
+from interp.completion import completion_panel, describe_completion, implicit_completion
 from interp.estimates import predict
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
 from interp.identification import Candidate
@@ -235,7 +235,7 @@ def _completion(
     return {
         "layers": describe_layers(network, spec, found.live, found.candidates, chosen),
         "families": family_rows(found.candidates, chosen, found.why, held_out.drawn.target.flatten(1)),
-        "verdict": verdict(chosen, best, solves, share, losses, law_of(completion)),
+        "verdict": verdict(chosen, best, solves, share, losses, completion.law),
         "evidence": Evidence(
             prompts=len(squares["network"]),
             held_out=held_out.drawn.count,

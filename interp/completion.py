@@ -25,23 +25,18 @@ from interp.models.gram import HeadLayers, LayerMaps, forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import CompletionPrompts, ContextPrompts, MatrixCompletion
 from interp.results import ImplicitModel
-from interp.results.completion import Agreement, Completion, MachineTraffic, ScalingLaw, SketchLayer
+from interp.results.completion import Agreement, Completion, MachineTraffic, SketchLayer
 from interp.scaling_law import scaling_laws
 from interp.structure import MachineMap
 from interp.unrolling import implicit_states, label_indices
 
-__all__ = ["agreement", "completion_panel", "describe_completion", "implicit_completion", "law_of", "regime_of"]
+__all__ = ["agreement", "completion_panel", "describe_completion", "implicit_completion", "regime_of"]
 
 REGIMES = {"gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "machines"}
 
 
 def regime_of(candidate: Candidate | None) -> str | None:
     return None if candidate is None else REGIMES.get(candidate.family.name)
-
-
-def law_of(completion: Completion) -> ScalingLaw | None:
-    """The law that holds, the paper's statistic first; None when none does."""
-    return next((law for law in completion.laws if law.holds), None)
 
 
 def completion_panel(task: MatrixCompletion, layers: int) -> Panel:

@@ -21,7 +21,7 @@ from scipy.sparse.linalg import lsmr
 from torch import Tensor
 
 import interp
-from interp.algorithms.completion import counts, planted_completion
+from interp.algorithms.completion import counts, curves, planted_completion
 from interp.algorithms.conjugate_gradients import one_by_one
 from interp.algorithms.eagle import diversity, eagle, estimate, machines, random_sketches
 from interp.analysis import analyse
@@ -42,27 +42,37 @@ REFERENCE_ITERATIONS = {1: 10, 2: 16, 3: 21, 4: 27, 5: 32}
 # ours are random ones of their shape and rank, of condition number 1e3: only the orders of magnitude compare.
 SHAPES = {"dwt_1007": (1007, 1007, 1000), "Maragal_4": (1964, 1034, 801)}
 PAPER_SECONDS = {"dwt_1007": (0.64, 0.902, 4.65, 9.73), "Maragal_4": (0.625, 0.849, 1.55, 2.34)}
+TAIL, TAIL_ITERATIONS = (1, 3, 5), 36  # decades of the condition number; all solvers at the second
+SOLVERS = {"newton-schulz": "Newton-Schulz", "cg": "CG", "gd": "GD"}
+ROUNDING = 1e-25  # a relative squared error that is rounding
+PROMPTS = 1024  # that a network is analysed on
 TOO_LARGE = ("Maragal_5", "pf2177", "bcsstm13", "162bit", "N_pid")
 
 Row = dict[str, Any]
 
 
 def layers() -> list[Row]:
-    """Table 1, and the error of D by depth, of the models that ship."""
+    """Table 1, and the error of D by depth, of the trained models that ship."""
     rows: list[Row] = []
     for name, paper in PAPER_LAYERS.items():
         if name not in zoo_names():
             rows.append({"model": name, "skipped": "skipped, because no such model ships"})
             continue
-        found = analyse(open_checkpoint(f"zoo:{name}"), 1024, 0)
+        found = analyse(open_checkpoint(f"zoo:{name}"), PROMPTS, 0, verdict_only=True)
         assert found.completion is not None
+        law = found.completion.law
+        steps = {point.layer: point for point in law.points} if law is not None else {}
+        measured = {loss.name: (loss.mse, loss.stderr) for loss in found.evidence.depth_losses}
+        zero = measured["layer-0"][0]
         for entry in found.completion.agreement:
-            published = paper[entry.layer]
-            ratio = entry.difference / published if published and entry.difference is not None else None
+            error, stderr = measured[f"layer-{entry.layer}"]
+            point = steps.get(entry.layer)
             rows.append({
-                "model": name, "verdict": found.verdict.algorithm, "layer": entry.layer, "paper": published,
-                "ours": entry.difference, "stderr": entry.difference_stderr, "ratio": ratio, "error of D": entry.error,
-                "error stderr": entry.error_stderr,
+                "model": name, "verdict": found.verdict.algorithm, "layers run": entry.layer,
+                "paper": paper[entry.layer], "difference": entry.difference, "± difference": entry.difference_stderr,
+                "error of D": error, "± error of D": stderr, "zero / error": zero / error if zero and error else None,
+                "|A|²": point.norm if point else None, "η": point.eta if point else None,
+                "γ": point.gamma if point else None,
             })  # fmt: skip
     return rows
 
@@ -80,6 +90,29 @@ def iterations() -> list[Row]:
             "cg's least error": found["cg"].least,
         })  # fmt: skip
     return rows
+
+
+def tail() -> list[Row]:
+    """Relative squared error after every iteration (n = d = 100; the condition number in the heading): its logarithm
+    doubles in the last iterations of EAGLE."""
+    columns: dict[str, list[float]] = {}
+    others: dict[str, list[float]] = {}
+    for decade in TAIL:
+        problem = planted_completion(100, 100, outputs=2, queries=2, kappa=10.0**decade, seed=decade)
+        found = curves(problem, TAIL_ITERATIONS)
+        columns[f"EAGLE 1e{decade}"] = found["eagle"]
+        if decade == TAIL[1]:
+            others = {f"{SOLVERS[solver]} 1e{decade}": found[solver] for solver in SOLVERS}
+    columns |= others
+    return [
+        {"iteration": k, **{name: _before_rounding(errors, k) for name, errors in columns.items()}}
+        for k in range(TAIL_ITERATIONS + 1)
+    ]
+
+
+def _before_rounding(errors: list[float], k: int) -> float | None:
+    """None once an earlier error is rounding, and all that follow are."""
+    return errors[k] if all(error > ROUNDING for error in errors[:k]) else None
 
 
 def _blocks(count: int, overlap: float, seed: int) -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor]:
@@ -178,6 +211,7 @@ def timing() -> list[Row]:
 PARTS: Mapping[str, Callable[[], list[Row]]] = {
     "layers": layers,
     "iterations": iterations,
+    "tail": tail,
     "distributed": distributed,
     "sketched": sketched,
     "timing": timing,
@@ -189,7 +223,7 @@ def measure(part: str) -> Row:
     started = time.process_time()
     rows = PARTS[part]()
     return {
-        "title": (PARTS[part].__doc__ or "").strip(),
+        "title": " ".join((PARTS[part].__doc__ or "").split()),
         "rows": rows,
         "cpu_seconds": round(time.process_time() - started, 1),
         "provenance": {

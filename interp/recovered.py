@@ -131,20 +131,26 @@ def verdict(
     losses: Sequence[Loss],
     law: ScalingLaw | None = None,
 ) -> Verdict:
-    """The verdict; its summary leads with what a reader must not miss. A gd++ whose steps follow ``law`` is eagle."""
+    """The verdict; its summary leads with what a reader must not miss. A gd++ whose steps follow ``law`` is eagle, of
+    one that does not hold it is said by how much."""
     mse = {entry.name: entry.mse for entry in losses}
     task = task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))
+    eagle = law is not None and law.holds
     if chosen is not None:
         what = (
-            f"It runs {'eagle' if law else chosen.family.name}: its predictions on fresh prompts follow "
+            f"It runs {'eagle' if eagle else chosen.family.name}: its predictions on fresh prompts follow "
             f"{chosen.family.formula} per layer with {chosen.parameters} number{'s' * (chosen.parameters != 1)} to R² "
             f"= {score_words(chosen.score)}."
         )
-        if law is not None:
+        if law is not None and eagle:
             what += (
                 f" Its steps follow the norm of A from layer to layer, ω_xx = -η/|A|² and ω_yx = -γ/|A|² with η = "
                 f"{law.eta:.3g} and γ = {law.gamma:.3g} ({law.statistic} |A|²): {law.why}."
             )
+        elif law is not None:
+            what += f" It is not EAGLE, whose steps follow the norm of A from layer to layer: {law.why}"
+            much = law.explained is not None and law.explained > 0.5
+            what += f", though the norm explains {law.explained:.0%} of how they change." if much else "."
     elif best is not None:
         what = (
             f"Unrecognized: no family explains its predictions. The closest is {best.family.name}, "
@@ -154,7 +160,7 @@ def verdict(
         what = "Unrecognized: its prediction is constant or not finite, so there is nothing to explain."
     shown = chosen or best
     return Verdict(
-        algorithm="eagle" if law else chosen.family.algorithm if chosen else "unrecognized",
+        algorithm="eagle" if eagle else chosen.family.algorithm if chosen else "unrecognized",
         recognized=chosen is not None,
         solves_task=solves,
         fidelity=shown.score.fidelity if shown else None,

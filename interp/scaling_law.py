@@ -125,6 +125,7 @@ def scaling_laws(
 class _Step:
     """A coefficient beside the norm of its layer."""
 
+    name: str
     norm: float  # |A|^2
     factor: float  # eta or gamma
     error: float  # of the logarithm of ``factor``: the scatter of the norm, and the coefficient's own
@@ -145,13 +146,14 @@ def _law(
 ) -> ScalingLaw:
     names, typical = [m.name for m in family.maps], norms.typical
     series: list[dict[int, _Step]] = []
-    for k in (names.index("xx"), names.index("yx")):
+    for name in ("xx", "yx"):
+        k = names.index(name)
         alive = [layer for layer in range(len(values)) if bool(known[layer, k])]
         own = (errors[alive, k] / values[alive, k]).square()
         error = (norms.scatter(alive).square() + own).sqrt() if alive else own
         factors = (-values[alive, k] * typical[alive]).tolist()
         series.append({
-            layer: _Step(norm=float(typical[layer]), factor=factor, error=e)
+            layer: _Step(name=f"ω_{name} of layer {layer}", norm=float(typical[layer]), factor=factor, error=e)
             for layer, factor, e in zip(alive, factors, error.tolist(), strict=True)
         })  # fmt: skip
     eta, gamma = series
@@ -176,8 +178,9 @@ def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamm
 
     if min(len(eta), len(gamma)) < 2:
         return law("it takes two known steps that condition A, and two that write D, to tell a law from a constant")
-    if not all(step.factor > 0 and step.norm > 0 for step in (*eta, *gamma)):
-        return law("a layer takes a step in the wrong direction")
+    wrong = next((step for step in (*eta, *gamma) if not (step.factor > 0 and step.norm > 0)), None)
+    if wrong is not None:
+        return law(f"{wrong.name} is a step in the wrong direction")
     means = [_mean([math.log(step.factor) for step in steps]) for steps in (eta, gamma)]
     off, raw, inverse = [], [], []
     for steps, mean in zip((eta, gamma), means, strict=True):
@@ -185,6 +188,8 @@ def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamm
         raw += _centred([math.log(step.factor / step.norm) for step in steps])
         inverse += _centred([-math.log(step.norm) for step in steps])
     errors = [step.error for step in (*eta, *gamma)]
+    beyond = [abs(value) - max(math.log(WITHIN), ERRORS * e) for value, e in zip(off, errors, strict=True)]
+    worst = max(range(len(off)), key=beyond.__getitem__)
     spread = math.exp(max(abs(value) for value in off))
     total, left, across = (sum(value**2 for value in values) for values in (raw, off, inverse))
     explained = 1.0 - left / total if total > CONSTANT else None
@@ -197,8 +202,8 @@ def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamm
     holds = False
     if total <= CONSTANT:
         why = "all layers take the same steps"
-    elif any(abs(value) > max(math.log(WITHIN), ERRORS * e) for value, e in zip(off, errors, strict=True)):
-        why = f"a layer is off by a factor of {spread:.2f}"
+    elif beyond[worst] > 0:
+        why = f"{(*eta, *gamma)[worst].name} is off by a factor of {math.exp(abs(off[worst])):.2f}"
     elif left > min(LEFT * total + sum(e**2 for e in errors), MOST * total):
         why = f"it leaves {left / total:.0%} of how the steps change over the layers"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interp.reports.completion_findings import agreement_rows, completion_finding, law_rows, shown_law
+from interp.reports.completion_findings import agreement_rows, completion_finding, law_rows
 from interp.reports.numbers import estimate, is_finite
 from interp.reports.plots import Figure, Panel, Point, Series, Table, curve, layer_axis, layout, log_axis
 from interp.results import Analysis
@@ -33,7 +33,7 @@ def eagle_figure(analysis: Analysis) -> Figure | None:
     if not values:
         return None
     depths = layer_axis([row.layer for row in found.agreement], "layers run")
-    law = shown_law(found)
+    law = found.law
     rows = agreement_rows(found)
     steps = {row[0]: row[1:] for row in law_rows(law)} if law is not None else {}
     return Figure(

@@ -5,16 +5,11 @@ from __future__ import annotations
 from interp.reports.numbers import DASH, estimate, interval, number, percent
 from interp.results import Completion, ScalingLaw
 
-__all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows", "shown_law"]
-
-
-def shown_law(completion: Completion) -> ScalingLaw | None:
-    """The law that holds, or else the paper's; None when there are no steps to look at."""
-    return next((law for law in completion.laws if law.holds), completion.laws[0] if completion.laws else None)
+__all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows"]
 
 
 def completion_finding(completion: Completion) -> str:
-    law = shown_law(completion)
+    law = completion.law
     if law is None:
         return "no form of gd++ explains the network, so there is no scaling law to look for"
     verb = "holds" if law.holds else "does not hold"
@@ -44,7 +39,7 @@ def agreement_rows(completion: Completion) -> list[tuple[str, str, str]]:
 
 def completion_sentences(completion: Completion) -> list[str]:
     out = []
-    law = shown_law(completion)
+    law = completion.law
     if law is not None and law.slope is not None:
         error = "" if law.slope_stderr is None else f" ± {number(law.slope_stderr)}"
         out.append(

@@ -22,7 +22,6 @@ from interp.reports.completion_findings import (
     completion_finding,
     completion_sentences,
     law_rows,
-    shown_law,
 )
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
@@ -196,7 +195,7 @@ def _eagle(analysis: Analysis) -> tuple[RenderableType, ...]:
     if found is None:
         return ()
     parts: list[RenderableType] = []
-    law = shown_law(found)
+    law = found.law
     if law is not None:
         steps = Columns(("layer", "left"), ("|A|²", "right"), ("η [95 %]", "left"), ("γ [95 %]", "left"))
         for row in law_rows(law):

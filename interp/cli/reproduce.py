@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from interp.cli.running import expect_writable, progress_line, use_one_thread
-from interp.models.atomic import write_atomically
-from interp.models.errors import UsageError, did_you_mean
+from interp.models.errors import UsageError
 
 __all__ = ["command"]
 
@@ -24,7 +23,7 @@ __all__ = ["command"]
     help="Make these anew, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships.",
 )
 @click.option("--out", metavar="RESULTS.json", help="Where results are kept [default: PAPER.json].")
-@click.option("--report", metavar="OUT.html", help="closed-form: also write the construction's error as a page.")
+@click.option("--report", metavar="OUT.html", help="closed-form, eagle: also write the curves as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 def command(paper: str, cells: str | None, out: str | None, report: str | None, as_json: bool) -> None:
     """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1),
@@ -36,7 +35,8 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
     Cells that the results file already holds are not trained again, an interrupted cell goes on where it stopped, and
     each trained model is written beside the results.
 
-    In eagle (Lutz et al. 2025, matrix completion) it is a part: layers, iterations, distributed, sketched or timing.
+    In eagle (Lutz et al. 2025, matrix completion) it is a part: layers, iterations, tail, distributed, sketched or
+    timing.
     Those of closed-form are construction (measured, not trained), context and all (twelve seeds each).
     """
     out = f"{paper}.json" if out is None else out
@@ -45,13 +45,15 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
 
         reproduce_closed_form(cells, out, report, as_json)
         return
+    if paper == "eagle":
+        from interp.cli.reproduce_eagle import reproduce_eagle
+
+        reproduce_eagle(cells, Path(out), report, as_json)
+        return
     if report is not None:
-        raise UsageError(f"--report is for closed-form alone, expected none for {paper}")
+        raise UsageError(f"--report is for closed-form and eagle, expected none for {paper}")
     if paper == "mesa":
         _mesa(cells, Path(out), as_json)
-        return
-    if paper == "eagle":
-        _eagle(cells, Path(out), as_json)
         return
     if cells is None:
         from interp.models.training.versatile import shipped_results
@@ -118,50 +120,6 @@ def _print_mesa(table: list[dict[str, Any]]) -> None:
         f"\n{met} of {len(judged)} figures ({missing} more are missing) are within the bar: losses at most 3 % above "
         f"the paper's, compressed and interpolated networks at most 5 % above their own."
     )
-
-
-def _eagle(names: str | None, out: Path, as_json: bool) -> None:
-    from interp.eagle_tables import PARTS, measure, shipped_tables
-
-    tables = shipped_tables()
-    if names is not None:
-        wanted = list(PARTS) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
-        for name in wanted:
-            if name not in PARTS:
-                raise UsageError(f"--cells has {name!r}; {did_you_mean(name, PARTS)}")
-        expect_writable("--out", out)
-        with progress_line() as progress:
-            tables = {}
-            for name in wanted:
-                progress(f"measuring {name}")
-                tables[name] = measure(name)
-                write_atomically(out, json.dumps(tables, indent=1) + "\n")
-    if as_json:
-        click.echo(json.dumps({"paper": "eagle", "tables": tables}, allow_nan=False))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    for name, table in tables.items():
-        click.echo(f"{name}: {table['title']}")
-        shown = Table(box=None, pad_edge=False, header_style="bold")
-        headings = list(dict.fromkeys(key for row in table["rows"] for key in row if key != "skipped"))
-        for heading in headings:
-            shown.add_column(heading, no_wrap=True)
-        left = [f"{next(iter(row.values()))}: {row['skipped']}" for row in table["rows"] if "skipped" in row]
-        for row in table["rows"]:
-            if "skipped" not in row:
-                shown.add_row(*(_cell(row.get(heading)) for heading in headings))
-        Console(highlight=False).print(shown)
-        click.echo("".join(f"{line}\n" for line in left))
-    if names is not None:
-        click.echo(f"Results: {out}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _train(names: str, out: Path) -> dict[str, dict[str, Any]]:

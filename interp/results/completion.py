@@ -96,3 +96,10 @@ class Completion:
     sketch: tuple[SketchLayer, ...]
     machines: MachineTraffic | None
     extraction: Extraction
+
+    @property
+    def law(self) -> ScalingLaw | None:
+        """The law that holds, the paper's statistic first, or the one that explains most; None when there are no steps
+        to look at."""
+        holding = next((law for law in self.laws if law.holds), None)
+        return holding or max(self.laws, key=lambda law: law.explained or 0.0, default=None)

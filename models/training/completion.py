@@ -45,7 +45,7 @@ CAP = 1.0  # times the mean square of the target
 KEEP_EVERY = 200  # steps, some seconds of work: then the network is judged and the state is saved
 SHOW_EVERY = 50
 JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
-UNUSUAL = 1e-7  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
+UNUSUAL = 1e-6  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
 CHUNK = 8192  # prompts in memory at a time, when scoring
 
 Factors = Mapping[str, Float[Tensor, "layer head D column"]]

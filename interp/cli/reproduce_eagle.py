@@ -1,0 +1,78 @@
+"""``interp-probe reproduce eagle``: the paper's tables, the paper's figures beside ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from interp.cli.running import expect_writable, progress_line
+from interp.models.atomic import write_atomically
+from interp.models.errors import UsageError, did_you_mean
+
+__all__ = ["reproduce_eagle"]
+
+
+def reproduce_eagle(names: str | None, out: Path, report: str | None, as_json: bool) -> None:
+    """``names``: the parts to measure anew, or "all". None: what ships."""
+    from interp.eagle_tables import PARTS, measure, shipped_tables
+
+    if report is not None:
+        expect_writable("--report", report)
+    tables = shipped_tables()
+    if names is not None:
+        wanted = list(PARTS) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
+        for name in wanted:
+            if name not in PARTS:
+                raise UsageError(f"--cells has {name!r}; {did_you_mean(name, PARTS)}")
+        expect_writable("--out", out)
+        with progress_line() as progress:
+            tables = {}
+            for name in wanted:
+                progress(f"measuring {name}")
+                tables[name] = measure(name)
+                write_atomically(out, json.dumps(tables, indent=1, ensure_ascii=False) + "\n")
+    if report is not None:
+        from interp.reports.eagle_page import write_eagle_page
+
+        write_eagle_page(tables, report)
+    if as_json:
+        click.echo(json.dumps({"paper": "eagle", "tables": tables}, allow_nan=False))
+        return
+    _print(tables)
+    for name, value in (("Results", out if names is not None else None), ("Report", report)):
+        if value is not None:
+            click.echo(f"{name}: {value}")
+
+
+def _print(tables: Mapping[str, Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    for name, table in tables.items():
+        click.echo(f"{name}: {table['title']}")
+        shown = Table(box=None, pad_edge=False, header_style="bold")
+        headings = list(dict.fromkeys(key for row in table["rows"] for key in row if key not in ("skipped", *_ERRORS)))
+        left = [f"{next(iter(row.values()))}: {row['skipped']}" for row in table["rows"] if "skipped" in row]
+        rows = [[_cell(row, heading) for heading in headings] for row in table["rows"] if "skipped" not in row]
+        for heading, cells in zip(headings, zip(*rows, strict=True), strict=False):
+            shown.add_column(heading, min_width=max(map(len, cells)), overflow="fold")
+        for row in rows:
+            shown.add_row(*row)
+        Console(highlight=False).print(shown)
+        click.echo("".join(f"{line}\n" for line in left))
+
+
+_ERRORS = ("± difference", "± error of D")  # stand beside their values
+
+
+def _cell(row: Mapping[str, Any], heading: str) -> str:
+    value, error = row.get(heading), row.get(f"± {heading}")
+    if value is None:
+        return "-"
+    if error is not None:
+        return f"{value:.3g} ± {error:.1g}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

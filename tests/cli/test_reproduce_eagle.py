@@ -1,0 +1,55 @@
+"""``interp-probe reproduce eagle``: tables measured anew and as shipped, and the page of curves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Run = Callable[..., Any]
+
+
+def test_parts_measured_anew_and_their_page(call: Run, tmp_path: Path) -> None:
+    out, page = tmp_path / "tables.json", tmp_path / "page.html"
+    ended = call("reproduce", "eagle", "--cells", "tail,sketched", "--out", str(out), "--report", str(page), "--json")
+    shown = json.loads(ended.out)
+    assert ended.code == 0 and shown["tables"] == json.loads(out.read_text(encoding="utf-8"))
+    assert list(shown["tables"]) == ["tail", "sketched"]
+    assert "at the end its logarithm doubles" in page.read_text(encoding="utf-8")
+
+    rows = shown["tables"]["tail"]["rows"]
+    for name in ("EAGLE 1e1", "EAGLE 1e3", "EAGLE 1e5"):
+        logs = np.log([row[name] for row in rows if row[name] is not None and row[name] > 1e-24])
+        # Of second order, log e' = 2 log e + const: every step down is twice the one before.
+        assert (logs[-1] - logs[-2]) / (logs[-2] - logs[-3]) == pytest.approx(2.0, abs=0.2)
+    for name in ("CG 1e3", "GD 1e3"):
+        assert rows[-1][name] > 1e-5  # where EAGLE has been at rounding for long
+
+    text = call("reproduce", "eagle", "--cells", "sketched", "--out", str(out)).out
+    assert text.startswith("sketched: Iterations to a relative squared error") and f"Results: {out}" in text
+
+
+def test_the_shipped_tables(call: Run) -> None:
+    shown = json.loads(call("reproduce", "eagle", "--json").out)["tables"]
+    assert set(shown) == {"layers", "iterations", "tail", "distributed", "sketched", "timing"}
+    for row in shown["iterations"]["rows"]:
+        assert abs(row["ours"] - row["reference"]) <= 1
+    text = call("reproduce", "eagle").out
+    assert "skipped, because it takes minutes" in text and "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["eagle", "--cells", "layer"], "'layers'"),
+        (["eagle", "--report", "nowhere/page.html"], "nowhere/page.html"),
+        (["mesa", "--report", "page.html"], "closed-form and eagle"),
+    ],
+)
+def test_what_it_refuses(call: Run, arguments: list[str], told: str) -> None:
+    ended = call("reproduce", *arguments)
+    assert ended.code == 2 and told in ended.err
