@@ -114,7 +114,7 @@ def analyse_sequences(
         losses=summarised(errors, labels, positions),
         compressions=()
         if verdict_only
-        else compressions(subject, found.held_out, found.live, found.published, recovered),
+        else compressions(subject, found.fitted, found.held_out, found.live, found.published, recovered, seeds[5]),
         interpolation=() if verdict_only else blends(subject, found.held_out, found.published),
         gradient_step=_gradient_step(found, comparators),
         ranking=ranked(subject.spec, found.heads, known),

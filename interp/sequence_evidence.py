@@ -15,7 +15,7 @@ from torch import Tensor
 
 from interp.algorithms.next_state import Pairs, line_search, tune_richardson
 from interp.averages import mean_with_error, ratio_with_error
-from interp.channel_fits import BlockHeads, Uncertainty
+from interp.channel_fits import BlockHeads, Uncertainty, free_numbers
 from interp.channels import LiveChannels, block_weights
 from interp.linear_prompts import DIVERGED
 from interp.models.causal import causal_passage, causal_prediction
@@ -24,6 +24,7 @@ from interp.models.tasks import DynamicsPrompts
 from interp.models.transformer import LinearTransformer
 from interp.results import Compression, Interpolated, MesaObjective, RankedNumber, SequenceLoss
 from interp.sequence_identification import Half, Subject, chunk_of, predict_in_chunks
+from interp.sparse_heads import costs, dearest
 
 __all__ = [
     "Comparators",
@@ -134,41 +135,27 @@ def summarised(
     return tuple(sorted(rows, key=lambda row: -row.loss if row.loss is not None else float("-inf")))
 
 
-def truncated(heads: BlockHeads, live: LiveChannels, share: float) -> tuple[BlockHeads, int]:
-    """The largest ``share`` of every head's numbers, in its gauge of equal norms of p and q; and how many they are."""
-    q, p = heads.q.clone(), heads.p.clone()
-    numbers = q.shape[-1] ** 2 * 2
-    keep = max(1, round(share * numbers))
-    kept = 0
-    for layer in range(q.shape[0]):
-        for head in range(q.shape[1]):
-            a = q[layer, head] * (live.read[layer][:, None] & live.read[layer])
-            b = p[layer, head] * (live.written[layer][:, None] & live.read[layer])
-            sizes = torch.cat([x.flatten().abs() / x.norm().clamp_min(1e-300) for x in (a, b)])
-            mask = torch.zeros_like(sizes)
-            mask[sizes.topk(keep).indices] = 1.0
-            mask *= sizes > 0
-            kept += int(mask.sum())
-            q[layer, head] *= mask[: a.numel()].view_as(a)
-            p[layer, head] *= mask[a.numel() :].view_as(b)
-    return BlockHeads(q, p), kept
-
-
 def compressions(
     subject: Subject,
+    fitted: Half,
     half: Half,
     live: LiveChannels,
     published: BlockHeads,
     recovered: tuple[str, BlockHeads, int],
+    seed: int,
 ) -> tuple[Compression, ...]:
-    """The network replaced by the published block means, all of them and the largest of each head, and by the recovered
-    heads; on the sequences of ``half``."""
+    """The network replaced by the published block means, all of them and those that cost most on ``fitted``, and by the
+    recovered heads; on the sequences of ``half``."""
     target, network = half.drawn.target, half.prediction
     own = 0.5 * (network - target).square().sum(-1).mean(1)
-    rows = [("published", *truncated(published, live, share), share) for share in KEPT]
+    many, each = subject.model.layers * subject.model.heads, 2 * published.q.shape[-1] ** 2
+    known = costs(subject, published, free_numbers(live, subject.model.heads), fitted, seed)
+    entries = []
+    for share in KEPT:
+        few, _ = dearest(published, known, round(share * each * many))
+        entries.append(("published", few.heads, few.numbers, each * share))
     how, heads, numbers = recovered
-    entries = [(kind, h, count, 2 * h.q.shape[-1] ** 2 * share) for kind, h, count, share in rows]
-    entries.append((how, heads, numbers, numbers / (subject.model.layers * subject.model.heads)))
+    entries.append((how, heads, numbers, numbers / many))
     out = []
     for kind, candidate, count, per_head in entries:
         Q, P = (block_weights(value, subject.size) for value in (candidate.q, candidate.p))
@@ -207,10 +194,10 @@ def ranked(spec: ModelSpec, heads: BlockHeads, known: Uncertainty) -> tuple[Rank
     """The numbers that cost most to do without, dearest first."""
     names = [name for name, _ in spec.tokens]
     entries = []
-    for matrix, costs, values, join in (("Q", known.cost_q, heads.q, "·"), ("P", known.cost_p, heads.p, "<-")):
-        for place in torch.nonzero(costs > 0).tolist():
+    for matrix, each, values, join in (("Q", known.cost_q, heads.q, "·"), ("P", known.cost_p, heads.p, "<-")):
+        for place in torch.nonzero(each > 0).tolist():
             layer, head, row, column = place
-            cost, value = float(costs[tuple(place)]), float(values[tuple(place)])
+            cost, value = float(each[tuple(place)]), float(values[tuple(place)])
             entry = f"{names[row]} {join} {names[column]}"
             entries.append(RankedNumber(layer=layer, head=head, matrix=matrix, entry=entry, value=value, cost=cost))
     return tuple(sorted(entries, key=lambda entry: -entry.cost)[:MOST_RANKED])

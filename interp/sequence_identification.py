@@ -35,6 +35,8 @@ from interp.models.tasks import DynamicsPrompts, LinearDynamics, any_task_from_d
 from interp.models.transformer import LinearTransformer
 
 __all__ = [
+    "FEW",
+    "REFITTED",
     "FoundInSequences",
     "Half",
     "Step",
@@ -44,6 +46,7 @@ __all__ = [
     "identify_sequences",
     "open_causal",
     "predict_in_chunks",
+    "run_half",
 ]
 
 FEWEST_SEQUENCES = 64
@@ -186,7 +189,7 @@ def identify_sequences(
         task = replace(task, dynamics="orthogonal", teacher=None)
         fresh = "identified on sequences with a fresh W each, where a W known by heart is of no use"
     for seed in seeds[:2]:
-        half, gone = _half(model, task.sample(prompts // 2, seed))
+        half, gone = run_half(model, task.sample(prompts // 2, seed))
         lost += gone
         halves.append(half)
     fitted, held_out = halves
@@ -239,7 +242,8 @@ def identify_sequences(
     )
 
 
-def _half(model: LinearTransformer, drawn: DynamicsPrompts) -> tuple[Half, int]:
+def run_half(model: LinearTransformer, drawn: DynamicsPrompts) -> tuple[Half, int]:
+    """The network run on some sequences; those on which it diverges are left out, and counted."""
     tokens = drawn.inputs(model.spec)[0]
     prediction = predict_in_chunks(model.spec, model.Q, model.P, tokens, chunk_of(model, drawn.context))
     finite = (prediction.abs() < DIVERGED).flatten(1).all(1)  # False for NaN too

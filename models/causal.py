@@ -13,11 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
-from interp.models.transformer import LinearTransformer
 
-__all__ = ["causal_passage", "causal_prediction", "causal_update", "require_causal"]
+__all__ = ["causal_passage", "causal_prediction", "causal_update"]
 
 
 def causal_update(
@@ -39,7 +38,17 @@ def causal_passage(
     P: Float[Tensor, "layer head D D"],
     tokens: Float[Tensor, "batch pos D"],
 ) -> list[Float[Tensor, "batch pos D"]]:
-    """The tokens before the first layer and after every layer."""
+    """The tokens before the first layer and after every layer.
+
+    Raises LayoutError for a model whose tokens share their keys, or that has more than attention layers.
+    """
+    if spec.attention.keys != "causal":
+        raise LayoutError(f"attention.keys is {spec.attention.keys!r}, expected 'causal'")
+    if spec.additions:
+        raise LayoutError(
+            f"the model has {' and '.join(spec.additions)}, expected causal attention layers alone; "
+            f"HookedLinearTransformer runs such a model"
+        )
     scale = spec.attention.factor(tokens.shape[1])
     passage = [tokens]
     for q, p in zip(Q, P, strict=True):
@@ -54,10 +63,3 @@ def causal_passage(
 def causal_prediction(spec: ModelSpec, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch pos output"]:
     """What is read out of tokens: sign * read-out channel, at every position."""
     return spec.readout.sign * tokens[..., spec.channel(spec.readout.channel).indices]
-
-
-def require_causal(model: LinearTransformer) -> LinearTransformer:
-    """Raises UsageError for a model whose tokens share their keys."""
-    if model.spec.attention.keys != "causal":
-        raise UsageError(f"attention.keys is {model.spec.attention.keys!r}, expected 'causal'")
-    return model

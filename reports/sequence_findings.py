@@ -165,7 +165,7 @@ def _maps(analysis: Analysis) -> Part | None:
 
 def _kind(kind: str) -> str:
     return {
-        "published": "block means, largest kept",
+        "published": "block means, dearest kept",
         "weights": "recovered, by weights",
         "refit": "recovered, refitted",
     }.get(kind, kind)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import expect_writable, progress_line
 from interp.models.errors import UsageError
 
 __all__ = ["command"]
@@ -28,7 +28,7 @@ __all__ = ["command"]
 def command(paper: str, cells: str | None, out: str | None, report: str | None, as_json: bool) -> None:
     """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1),
     closed-form (Hagiwara 2026, simple regression by LayerNorm) or mesa (von Oswald et al. 2023, linear dynamics; cells
-    are the groups losses, compression and probes, measured on the models that ship).
+    are the groups losses, compression and probes, measured on the models that ship, and training, half an hour).
 
     In versatile a cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135
     (levels).
@@ -53,7 +53,9 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
     if report is not None:
         raise UsageError(f"--report is for closed-form and eagle, expected none for {paper}")
     if paper == "mesa":
-        _mesa(cells, Path(out), as_json)
+        from interp.cli.reproduce_mesa import reproduce_mesa
+
+        reproduce_mesa(cells, Path(out), as_json)
         return
     if cells is None:
         from interp.models.training.versatile import shipped_results
@@ -70,56 +72,6 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
     _print(table)
     if cells is not None:
         click.echo(f"\nResults: {out}")
-
-
-MESA_UNIT = "half the squared error of the next state, mean over positions; compression: ratios to the network's own"
-MESA_SEQUENCES, MESA_SEED = 4096, 20_230_911
-
-
-def _mesa(cells: str | None, out: Path, as_json: bool) -> None:
-    with progress_line() as progress:
-        progress("loading")
-        from interp.mesa_paper import GROUPS, measure, shipped_results
-
-        if cells is None:
-            found = shipped_results()
-        else:
-            names = list(GROUPS) if cells == "all" else [name.strip() for name in cells.split(",") if name.strip()]
-            expect_writable("--out", out)
-            use_one_thread()
-            found = measure(names, out, MESA_SEQUENCES, MESA_SEED, progress)
-    table = [{"group": group, **row} for group, part in found.items() for row in part["rows"]]
-    if as_json:
-        click.echo(json.dumps({"paper": "mesa", "unit": MESA_UNIT, "cells": table}))
-        return
-    _print_mesa(table)
-    if cells is not None:
-        click.echo(f"\nResults: {out}")
-
-
-def _print_mesa(table: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(box=None, title="Half the squared error of the next state; compression: ratios", title_justify="left")
-    for heading in ("cell", "paper", "ours ± stderr", "ratio ± stderr", "within bar"):
-        shown.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)
-    for row in table:
-        paper, ours, ratio = (row[key] for key in ("paper", "ours", "ratio"))
-        shown.add_row(
-            row["cell"],
-            "" if paper is None else f"{paper:.3g}",
-            "not trained yet" if ours is None else f"{ours:.4g} ± {row['stderr']:.1g}",
-            "" if ratio is None else f"{ratio:.3g} ± {row['ratio_stderr']:.1g}",
-            {True: "yes", False: "no", None: ""}[row["within_bar"]],
-        )
-    Console().print(shown)
-    judged = [row for row in table if row["within_bar"] is not None]
-    met, missing = sum(row["within_bar"] for row in judged), sum(row["ours"] is None for row in table)
-    click.echo(
-        f"\n{met} of {len(judged)} figures ({missing} more are missing) are within the bar: losses at most 3 % above "
-        f"the paper's, compressed and interpolated networks at most 5 % above their own."
-    )
 
 
 def _train(names: str, out: Path) -> dict[str, dict[str, Any]]:

@@ -71,7 +71,7 @@ class GradientStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Compression:
-    """The network replaced by block-scalar heads. ``kind``: "published" (block means, the largest kept, nothing
+    """The network replaced by block-scalar heads. ``kind``: "published" (block means, the dearest kept, nothing
     fitted), "weights" (gauge-free projection) or "refit". ``ratio`` is its loss over the network's, ``ratio_stderr``
     paired."""
 

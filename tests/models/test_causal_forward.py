@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 import torch
 
-from interp.models.causal import causal_passage, causal_prediction, require_causal
+from interp.models.causal import causal_passage, causal_prediction
 from interp.models.constructions import gradient_step
-from interp.models.errors import UsageError
+from interp.models.errors import LayoutError
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.specification import AttentionSpec, ModelSpec, Readout
+from interp.models.specification import AttentionSpec, LayerNorm, ModelSpec, Readout
 from interp.models.tasks import LinearDynamics
 from interp.models.transformer import LinearTransformer
 
@@ -40,9 +40,15 @@ def test_equals_the_hooked_model_at_every_layer(scale, residual, clip):
     torch.testing.assert_close(causal_prediction(spec, passage[-1]), predicted, rtol=1e-10, atol=1e-12)
 
 
-def test_a_model_with_shared_keys_is_refused():
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"attention": AttentionSpec(keys="context")}, "attention.keys is 'context', expected 'causal'"),
+        ({"layernorm": LayerNorm()}, "the model has LayerNorm, expected causal attention layers alone"),
+    ],
+)
+def test_what_it_would_run_wrongly_is_refused(changed, said):
     model = gradient_step(TASK, 0.1)
-    assert require_causal(model) is model
-    shared = dataclasses.replace(model.spec, attention=AttentionSpec(keys="context"))
-    with pytest.raises(UsageError, match="expected 'causal'"):
-        require_causal(dataclasses.replace(model, spec=shared))
+    tokens = TASK.sample(2, 0).inputs(model.spec)[0]
+    with pytest.raises(LayoutError, match=said):
+        causal_passage(dataclasses.replace(model.spec, **changed), model.Q, model.P, tokens)

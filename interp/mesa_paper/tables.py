@@ -1,0 +1,65 @@
+"""The groups of figures: measured, kept in a file, and shipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from interp.mesa_paper.compression import COMPARED, compression_rows
+from interp.mesa_paper.losses import loss_rows
+from interp.mesa_paper.probes import PROMPTS, probe_rows
+from interp.mesa_paper.training import training_rows
+from interp.models.atomic import write_atomically
+from interp.models.errors import UnreadableFile, UsageError, did_you_mean
+from interp.provenance import provenance
+
+__all__ = ["GROUPS", "measure", "shipped_results"]
+
+GROUPS = ("losses", "compression", "probes", "training")
+
+
+def measure(
+    groups: Iterable[str], out: Path, sequences: int, seed: int, progress: Callable[[str], None] = lambda step: None
+) -> dict[str, Any]:
+    """The groups asked for, kept in ``out`` with those it already has. Raises UsageError for an unknown group."""
+    groups = list(groups)
+    for name in groups:
+        if name not in GROUPS:
+            raise UsageError(f"there is no group {name!r}; {did_you_mean(name, GROUPS)}")
+    document = _read(out)
+    for name in groups:
+        count = {"losses": sequences, "probes": PROMPTS}.get(name, COMPARED)
+        document[name] = {
+            "rows": _rows(name, out, sequences, seed, progress),
+            "sequences": count,
+            "provenance": {k: v for k, v in provenance(count, seed, None).items() if k != "command"},
+        }
+        write_atomically(out, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return document
+
+
+def _rows(name: str, out: Path, sequences: int, seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+    if name == "losses":
+        return loss_rows(sequences, seed, progress)
+    if name == "compression":
+        return compression_rows(seed, progress)
+    if name == "probes":
+        return probe_rows(seed, progress)
+    return training_rows(out, seed, progress)
+
+
+def shipped_results() -> dict[str, Any]:
+    """The results that ship with the package, by group."""
+    return json.loads((resources.files("interp.models.training") / "results" / "mesa.json").read_text("utf-8"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(f"{path} is not a table of results ({error}); delete it to start a new one") from None
