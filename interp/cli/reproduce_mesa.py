@@ -208,7 +208,8 @@ def _training(rows: Rows) -> None:
             for row in steps
         ],
     )
-    _judged("At the end, multiples of its loss (bar: 1.05)", [row for row in rows if row["paper"] is not None])
+    judged = [{**row, "cell": row["cell"].rpartition(", ")[2]} for row in rows if row["paper"] is not None]
+    _judged("At the end, multiples of its loss (bar: 1.05)", judged)
     _table(
         "One layer alone as block means, and the share of its weights outside them",
         ("layer", "multiple of its loss", "of Q", "of P"),

@@ -18,7 +18,8 @@ from interp.provenance import provenance
 
 __all__ = ["GROUPS", "measure", "shipped_results"]
 
-GROUPS = ("losses", "compression", "probes", "training")
+NEEDED = {"losses": (), "compression": ("network", "kind"), "probes": (), "training": ()}  # fields of rows, by group
+GROUPS = tuple(NEEDED)
 
 
 def measure(
@@ -60,6 +61,14 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path} is not a table of results ({error}); delete it to start a new one") from None
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for group, part in found.items():
+            for row in part["rows"]:
+                missing = {"cell", "ours", "within_bar", *NEEDED[group]} - row.keys()
+                if missing:
+                    raise ValueError(f"a row of {group} has no {', '.join(sorted(missing))}")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnreadableFile(
+            f"{path} is not a table of results of this version ({error}); delete it, or give another --out"
+        ) from None
+    return found

@@ -62,3 +62,14 @@ def test_the_tables_fit_a_terminal(call: Run) -> None:
 def test_a_group_that_does_not_exist(call: Run) -> None:
     ended = call("reproduce", "mesa", "--cells", "loss")
     assert ended.code == 2 and "'losses'" in ended.err
+
+
+@pytest.mark.parametrize(
+    "content", ["[1]", '{"losses": 3}', '{"compression": {"rows": [{"cell": "lsa-1, compressed"}]}}', "{"]
+)
+def test_results_of_another_kind(content: str, call: Run, tmp_path) -> None:
+    (tmp_path / "mesa.json").write_text(content)
+    ended = call("reproduce", "mesa", "--cells", "losses", "--out", str(tmp_path / "mesa.json"))
+    assert (
+        ended.code == 3 and "is not a table of results" in ended.err and (tmp_path / "mesa.json").read_text() == content
+    )
