@@ -59,7 +59,7 @@ class Comparators:
 
     def predict(self, drawn: DynamicsPrompts) -> dict[str, Float[Tensor, "sequence pos dim"]]:
         now, late = Pairs(drawn.states), Pairs(drawn.states, lag=1)
-        true = torch.einsum("nij,ntj->nti", drawn.W, now.current)
+        true = torch.einsum("nij,ntj->nti", drawn.W, now.current).clamp(-drawn.task.limit, drawn.task.limit)
         return {
             "null": torch.zeros_like(true),
             "gd-1": now.gradient_step(self.eta),

@@ -232,6 +232,11 @@ class LinearDynamics:
         return float(self.start) * torch.eye(self.dim, dtype=torch.float64)
 
     @property
+    def limit(self) -> float:
+        """States are clipped to +-limit."""
+        return STATE_CLIP[self.dynamics] if self.state_clip is None else self.state_clip
+
+    @property
     def most_prompts(self) -> int:
         """How many sequences fit in ``MEMORY``: states, noise and tokens in float64, and temporaries. 0: not one."""
         return MEMORY // (8 * (6 * (self.context + 1) * self.dim + 4 * self.dim**2))
@@ -246,10 +251,9 @@ class LinearDynamics:
         states[:, 0] = self.initial.sample((count, self.dim), generator)
         noise = torch.randn(count, self.context, self.dim, generator=generator, dtype=torch.float64)
         noise *= sigma[:, None, None]
-        limit = STATE_CLIP[self.dynamics] if self.state_clip is None else self.state_clip
         for t in range(self.context):
             following = (W @ states[:, t, :, None]).squeeze(-1) + noise[:, t]
-            states[:, t + 1] = following.clamp(-limit, limit)
+            states[:, t + 1] = following.clamp(-self.limit, self.limit)
         return DynamicsPrompts(states=states, W=W, sigma=sigma, task=self)
 
     def _matrices(self, count: int, generator: torch.Generator) -> Float[Tensor, "prompt dim dim"]:

@@ -3,9 +3,12 @@ on where it stopped."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
+from interp.mesa_paper import measure
 from interp.mesa_paper.compression import network_rows
 from interp.mesa_paper.training import curve_rows, trained_along
 from interp.models.training import SequenceRecipe
@@ -74,3 +77,14 @@ def test_compressions_of_a_block_scalar_network(networks):
     assert by["published", 4]["ours"] > by["published", 16]["ours"] - 1e-9
     assert by["refit", 4]["numbers"] <= 16 < by["published", 8]["numbers"] <= 32
     assert by["refit", 4]["loss"] < 0.5 * RECIPE.task.sample(2000, 0).target.square().sum(-1).mean()
+
+
+def test_a_group_is_measured_anew_and_the_others_are_kept(tmp_path):
+    out = tmp_path / "mesa.json"
+    kept = {"rows": [{"cell": "x", "ours": 1.0, "within_bar": None}], "sequences": 1, "provenance": {}}
+    out.write_text(json.dumps({"training": kept, "losses": kept}))
+    found = measure(["losses"], out, 64, 0)
+    assert found == json.loads(out.read_text()) and found["training"] == kept
+    rows = {row["cell"]: row for row in found["losses"]["rows"]}
+    assert rows["ridge, all pairs"]["ours"] < rows["lsa-6"]["ours"] < rows["lsa-2"]["ours"] < rows["gd-1"]["ours"]
+    assert found["losses"]["provenance"]["seed"] == 0 and found["losses"]["sequences"] == 64
