@@ -3,10 +3,9 @@
 A family is a set of layers T - r I = s * sum_k theta[l, k] B_k(G), linear in its parameters layer by layer. With
 Gamma_l = d prediction / d T^l (``models.gram.adjoint``) and design columns X[l, k] = <Gamma_l, s B_k(G_l)>:
 
-- ``output_estimate``: within layer l, regress the first-order effect of the network's real update, <Gamma_l, T_l - r
-I>,
-  on the effects of the basis maps, Gamma and G being the network's. One row per prompt and output; prompts are
-  independent, so standard errors are clustered by prompt.
+- ``output_estimate``: within layer l, regress the first-order effect of the network's real update,
+  <Gamma_l, T_l - r I>, on the effects of the basis maps, Gamma and G being the network's. One row per prompt and
+  output; prompts are independent, so standard errors are clustered by prompt.
 - ``refit``: all theta together, so that the family's predictions match the network's (Levenberg-Marquardt). There
   the same columns, with Gamma and G of the family itself, are the Jacobian.
 """
