@@ -69,8 +69,7 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         kept = best(family, _widened(family, scout, scouts, recipe.layers, optimiser.seed, optimiser.attempts))
         kept = sorted([*kept, *_wandered(recipe, family, journal, watch)], key=lambda end: end.loss)
     elif isinstance(family, Diagonal) and recipe.task.noise.largest == 0:
-        scouts = grown(recipe.family("gd++", heads=1), "scout")
-        kept = best(family, _freed(family, scouts, recipe.layers, optimiser.seed))
+        kept = _freed(family, grown(recipe.family("gd++", heads=1), "scout"), recipe.layers, optimiser.seed)
     else:
         kept = grown(family, "grow")
     return polish(recipe, kept, lambda name, *rest: descend(family, name, *rest))
@@ -146,13 +145,15 @@ def _widened(
             yield f"widen-{depth}.{parent}.{attempt}", family.from_weights(*noisy)
 
 
-def _freed(family: Diagonal, scouts: list[Progress], depth: int, seed: int) -> Iterator[tuple[str, Tensor]]:
-    """The GD++ networks as diagonal ones: p = (omega_xx, omega_yx), q = (1, nearly 0) in one head, the others idle."""
+def _freed(family: Diagonal, scouts: list[Progress], depth: int, seed: int) -> list[Progress]:
+    """The GD++ networks as diagonal ones: p = (omega_xx, omega_yx) and q = (1, 0) in one head, the others idle."""
+    out = []
     for parent, end in enumerate(scouts):
         generator = _generator(seed, 9, depth, parent)
         layers = torch.stack([family.idle(generator) for _ in end.theta])
-        layers[:, :2] = end.theta
-        yield f"freed-{depth}.{parent}", layers
+        layers[:, :2], layers[:, 3] = end.theta, 0.0
+        out.append(Progress(theta=layers, loss=end.loss))
+    return out
 
 
 def balanced(P: Float[Tensor, "layer head D D"], Q: Float[Tensor, "layer head D D"]) -> tuple[Tensor, Tensor]:

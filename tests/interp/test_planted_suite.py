@@ -1,12 +1,15 @@
 """The verdict on 320 planted networks of every family, all disturbed, and on 100 that run no algorithm.
 
 Every weight of a planted network gets independent noise of 1e-3 of the root mean square weight of its matrix (the
-closed form, whose weights span eight orders of magnitude and cancel each other, of 1e-5 of itself). The bars: at most
+closed form, whose weights span eight orders of magnitude and cancel each other, of 1e-5 of itself); then its heads are
+scrambled. Networks of many layers that explode on their own prompts are not planted: noise makes others of them. The
+bars: at most
 2 % of a group are named wrongly, which is none in most groups, and none of the 100 is named.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,8 +23,9 @@ from planting_simple import keeping_ones, linear_steps, random_network, regauged
 from interp.analysis import analyse
 from interp.models.closed_form import closed_form
 from interp.models.constructions import gradient_step, preconditioned_step, richardson
+from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, SimpleRegression
+from interp.models.tasks import LinearDynamics, NoisyRegression, SimpleRegression, task_from_dict
 from interp.models.transformer import LinearTransformer
 
 pytestmark = pytest.mark.slow
@@ -37,10 +41,31 @@ def disturbed(model: LinearTransformer, seed: int) -> LinearTransformer:
     return replace(model, P=P, Q=Q)
 
 
+def hidden(model: LinearTransformer, seed: int, more: int) -> LinearTransformer:
+    """Disturbed, and then with ``more`` heads, split from those it has."""
+    model = disturbed(model, seed)
+    P, Q = planting.scramble(model.P, model.Q, model.heads + more, torch.Generator().manual_seed(seed + 1))
+    return replace(model, P=P, Q=Q)
+
+
+def calm(model: LinearTransformer, task: NoisyRegression) -> bool:
+    """Its predictions stay within ten times the largest label."""
+    drawn = task.sample(256, seed=0)
+    grams = drawn.grams(model.spec)
+    layers = HeadLayers(P=model.P, Q=model.Q, scale=1.0, residual=1.0)
+    return bool(forward(layers, grams.gram, grams.query).queries[-1].abs().max() < 10 * drawn.y.abs().max())
+
+
 def omegas(seed: int) -> Case:
     """gd, gd++ and diag, of 1 to 8 layers and 2 to 16 dimensions."""
-    found = planting.random_planted(seed, subset=ACTIVE[seed % len(ACTIVE)], largest=16, noise=NOISE)
-    return found.model, {found.right_verdict}
+    for attempt in itertools.count():
+        found = planting.random_planted(
+            seed + 1000 * attempt, subset=ACTIVE[seed % len(ACTIVE)], largest=16, noise=NOISE
+        )
+        assert isinstance(task := task_from_dict(found.model.spec.task), NoisyRegression)
+        if calm(found.model, task):
+            return found.model, {found.right_verdict}
+    raise AssertionError
 
 
 def equivariant(seed: int) -> Case:
@@ -55,8 +80,7 @@ def equivariant(seed: int) -> Case:
     omega *= 0.7 + 0.6 * torch.rand(omega.shape, generator=generator, dtype=torch.float64)
     heads, traces = planting.block_scalar_heads(omega, dim), planting.trace_heads(tau, dim)
     P, Q = (torch.cat(pair, 1) for pair in zip(heads, traces, strict=True))
-    P, Q = planting.scramble(P, Q, P.shape[1] + 2, generator)
-    return disturbed(LinearTransformer(spec=planting.spec_for(dim, 10), P=P, Q=Q), seed), {"equivariant"}
+    return hidden(LinearTransformer(spec=planting.spec_for(dim, 10), P=P, Q=Q), seed, 2), {"equivariant"}
 
 
 def preconditioned(seed: int) -> Case:
@@ -65,16 +89,15 @@ def preconditioned(seed: int) -> Case:
     omega = -torch.linalg.inv(root @ root.T / dim + 0.3 * torch.eye(dim, dtype=torch.float64)) / 20
     P, Q = torch.zeros(2, 1, 1, dim + 1, dim + 1, dtype=torch.float64)
     P[..., dim, dim], Q[..., :dim, :dim] = 1.0, omega.T
-    P, Q = planting.scramble(P, Q, 3, generator)
     covariance = (0.5 + 2.5 * torch.rand(dim, generator=generator, dtype=torch.float64)).tolist()
     task = {"name": "noisy_regression", "dim": dim, "context": 2 * dim, "noise": {"fixed": 0.5}}
     spec = ModelSpec.from_dict({"tokens": [["x", dim], ["y", 1]], "task": task | {"covariance": covariance}})
-    return disturbed(LinearTransformer(spec=spec, P=P, Q=Q), seed), {"preconditioned-gd"}
+    return hidden(LinearTransformer(spec=spec, P=P, Q=Q), seed, 2), {"preconditioned-gd"}
 
 
 def eagle(seed: int) -> Case:
     regime = planting_eagle.REGIMES[seed % 3]
-    return disturbed(planting_eagle.plant(regime, seed=seed, layers=4 + seed % 2).model, seed), {"eagle"}
+    return hidden(planting_eagle.plant(regime, seed=seed, layers=4 + seed % 2, heads=1).model, seed, 2), {"eagle"}
 
 
 def broken_law(seed: int) -> Case:
@@ -83,7 +106,7 @@ def broken_law(seed: int) -> Case:
     factors = torch.ones(2, 4, dtype=torch.float64)
     factors[seed % 2, seed % 2 : 4 : 2] = 0.2 + 0.15 * torch.rand(2, generator=generator, dtype=torch.float64)
     regime = planting_eagle.REGIMES[seed % 3]
-    return disturbed(planting_eagle.plant(regime, seed=seed, factors=factors).model, seed), {"gd++"}
+    return hidden(planting_eagle.plant(regime, seed=seed, factors=factors, heads=1).model, seed, 2), {"gd++"}
 
 
 def dynamics(seed: int) -> LinearDynamics:
