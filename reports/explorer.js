@@ -70,7 +70,7 @@
     if (source.a) lines.push(`${kind === "pair" ? "A" : "first"} ${said(source.a.values[i])}, ${kind === "pair" ? "B" : stepWords()} ${said(source.b.values[i])}`);
     const one = source.b ?? source;
     if (one.place && (one.place.k !== 1 || one.place.head !== state.head)) {
-      lines.push(`${source.b ? `${kind === "pair" ? "B" : "this step"}, in` : "in"} its file: ${said(one.file[i])} (head ${one.place.head}, ${state.m} ${state.m === "P" ? "times" : "divided by"} ${Heat.short(one.place.k)})`);
+      lines.push(`${source.b ? `${kind === "pair" ? "B" : "this step"}, in` : "in"} its file: ${said(one.file[i])} (head ${one.place.head}, ${state.m} ${state.m === "P" ? "times" : "divided by"} ${Heat.signed(String(Number(one.place.k.toPrecision(6))))})`);
     } else if (one.file && one.values !== one.file && !source.b) lines.push(`in the file: ${said(one.file[i])}`);
     if (marks[i] === Heat.DEAD) lines.push("dead: no prediction depends on it");
     if (marks[i] === Heat.ABOVE || marks[i] === Heat.BELOW) lines.push("clipped: beyond the limit of the colours");
@@ -99,11 +99,10 @@
 
   function drawMap() {
     const element = byId("heat");
-    drawn.figure = Heat.figure({
+    drawn.figure = Heat.draw(element, {
       values: drawn.values, width, channels: tokens, starts, limit: drawn.limit, marks: drawn.marks, axes: MATRICES[state.m].axes,
-      cell: state.cell, pixels: element.clientWidth - 60, hover: width > TEXTS_UP_TO ? null : (r, c) => about(r, c).map(Page.label).join("<br>"),
-    });
-    Page.draw(element, drawn.figure.data, drawn.figure.layout);
+      cell: state.cell, hover: width > TEXTS_UP_TO ? null : (r, c) => about(r, c).map(Page.label).join("<br>"),
+    }, drawMap);
     for (const event of ["plotly_click", "plotly_hover"]) element.removeAllListeners(event);
     if (width > TEXTS_UP_TO) element.on("plotly_hover", ({ points: [point] }) => { byId("heat-keys").textContent = about(Math.round(point.y), Math.round(point.x)).join("; "); });
     element.on("plotly_click", ({ points: [point] }) => select([Math.round(point.y), Math.round(point.x)]));
@@ -133,7 +132,7 @@
     const top = Heat.short(drawn.limit), short = { own: "the largest here", shared: "the largest anywhere", p98: "98 % of the cells here", set: "set by hand" }[state.limits];
     const strange = found[1] + found[2] + found[3];
     const dead = found[4] ? ` ${found[4]} of ${width * width} cells are dead.` : "", clipped = found[5] + found[6];
-    byId("status").textContent = `Colours from -${top} (blue) over 0 to ${top} (brown): ${short}.${strange ? ` ${strange} not finite.` : ""}${dead}${clipped ? ` ${clipped} clipped.` : ""}`;
+    byId("status").textContent = `Colours from −${top} (blue) over 0 to ${top} (brown): ${short}.${strange ? ` ${strange} not finite.` : ""}${dead}${clipped ? ` ${clipped} clipped.` : ""}`;
     byId("heat").setAttribute("aria-label", `Heat map of ${title()}. ${byId("status").textContent}`);
     byId("meaning").textContent = meaning();
   }
@@ -143,6 +142,7 @@
   function meaning() {
     const entry = checkpoints[state.view === "a" ? 0 : state.index], parts = [];
     if (entry.sameAs !== null) parts.push(`Duplicate: the same weights as ${checkpoints[entry.sameAs].name}${checkpoints[entry.sameAs].step === null ? "" : ` (step ${checkpoints[entry.sameAs].step})`}.`);
+    if (!headed()) parts.push("The layer adds T e to a token e; T depends on the tokens through G = Σ e eᵀ. The map says how (see help).");
     if (group > 1) parts.push(`A cell is the mean of up to ${group} × ${group} numbers.`);
     if (!headed() && entry.shares[state.layer][0] !== null) {
       const [block, trace, left] = entry.shares[state.layer].map(percent);
@@ -181,8 +181,8 @@
   function showCell() {
     const [r, c] = state.cell ?? [0, 0];
     byId("cell-title").textContent = state.cell ? `Cell ${names[r]}, ${names[c]}` : "A cell of the map";
-    byId("cell-status").textContent = state.cell ? about(r, c).join("; ") : "Click a cell for its row, its column and its coefficients; the first cell is shown.";
-    return Panels.parts({ ...state }, drawn.values, [r, c], title(), MATRICES[state.m].axes, said);
+    byId("cell-status").textContent = state.cell ? about(r, c).join("\n") : "Click a cell for its row, its column and its coefficients; the first cell is shown.";
+    return Panels.parts({ ...state }, drawn.values, [r, c], title(), MATRICES[state.m].axes, symbol(), said);
   }
 
   function showTable() {

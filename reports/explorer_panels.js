@@ -32,13 +32,13 @@ const Panels = (() => {
   }
 
   /* A row or a column of the map. */
-  function line(name, title, cells, at, otherAxis, said) {
+  function line(name, title, cells, at, otherAxis, symbol, said) {
     const colour = "var(--series-1)";
-    const finite = Array.from(cells, (v) => (Number.isFinite(v) ? v : null));
+    const finite = Array.from(cells, (v) => (Number.isFinite(v) ? v : null)), missing = finite.filter((v) => v === null).length;
     const bars = width <= 64;
     const named = Heat.ticks(tokens, starts, width, (byId(`plot-${name}`).clientWidth || 300) - 70);
     panel(name, {
-      title, words: "", label: `${width} numbers by ${otherAxis}.`,
+      title, words: missing ? `${missing} of ${width} not finite, and not drawn.` : "", label: `${width} numbers by ${otherAxis}.`,
       data: [{
         ...(bars ? { type: "bar", marker: { color: Array.from(cells, (_, i) => (i === at ? "var(--series-2)" : colour)) } }
           : { type: "scatter", mode: "lines", line: { color: colour, width: 1.5 } }),
@@ -46,7 +46,7 @@ const Panels = (() => {
       }, ...(bars ? [] : [{ type: "scatter", mode: "markers", marker: { color: "var(--series-2)", size: 9 }, x: [at], y: [finite[at]], hoverinfo: "skip" }])],
       figure: layout(
         axis(otherAxis, { tickvals: named.tickvals, ticktext: named.ticktext, tickangle: named.crowded ? -90 : 0, showgrid: false, zeroline: false, range: [-0.6, width - 0.4] }),
-        axis("", { nticks: 5 }),
+        axis(symbol, { nticks: 5 }),
         { shapes: starts.slice(1).map((s) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: s - 0.5, x1: s - 0.5, line: { color: "var(--axis)", width: 1 } })) },
       ),
       table: () => [["", "value"], names.map((n, i) => [n, said(cells[i])])],
@@ -55,7 +55,7 @@ const Panels = (() => {
 
   function spectrum(state, what) {
     const found = Weights.spectrum(state);
-    const title = `Singular values of ${what}`;
+    const title = `Singular values of ${what.replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase())}`;
     if (!found.values) { panel("spectrum", { title, words: `Not shown: ${found.why}.` }); return; }
     const values = Array.from(found.values), top = values[0];
     const shown = values.filter((v) => v > 1e-10 * top), zero = values.length - shown.length;
@@ -63,9 +63,9 @@ const Panels = (() => {
     const rank = energy ? energy * energy / values.reduce((s, v) => s + v ** 4, 0) : 0;
     panel("spectrum", {
       title,
-      words: top ? `Largest ${number(top)}; the energy is that of ${number(Number(rank.toPrecision(3)))} equal directions.${zero ? ` ${zero} of ${values.length} are 0 to rounding, and not drawn.` : ""}` : "The matrix is zero.",
+      words: top ? `Largest ${number(top)}; effective rank ${number(Number(rank.toPrecision(3)))} of ${values.length}: that many equal values would share the energy as evenly.${zero ? ` ${zero} of ${values.length} are 0 to rounding, and not drawn.` : ""}` : "The matrix is zero.",
       data: top ? [{ type: "scatter", mode: "lines+markers", x: shown.map((_, i) => i + 1), y: shown, line: { color: "var(--series-3)", width: 1.5 }, marker: { color: "var(--series-3)", size: shown.length > 40 ? 4 : 7 }, customdata: shown.map((v, i) => `${i + 1}: ${number(v)}`), hovertemplate: "%{customdata}<extra></extra>" }] : null,
-      figure: layout(axis("number", { range: [0.4, Math.max(shown.length, 2) + 0.6], nticks: 6, showgrid: false, zeroline: false }), axis(log ? "singular value (log)" : "singular value", log ? { type: "log", nticks: 5, dtick: Math.max(1, Math.ceil(Math.log10(top / shown[shown.length - 1]) / 4)) } : { rangemode: "tozero", nticks: 5 })),
+      figure: layout(axis("number", { range: [0.4, Math.max(shown.length, 2) + 0.6], nticks: 6, showgrid: false, zeroline: false }), axis(log ? "singular value (log)" : "singular value", log ? { type: "log", tickfont: { size: 10.4 } /* plotly enlarges powers by a quarter */, nticks: 5, dtick: Math.max(1, Math.ceil(Math.log10(top / shown[shown.length - 1]) / 4)) } : { rangemode: "tozero", nticks: 5 })),
       table: () => [["number", "singular value"], values.map((v, i) => [String(i + 1), String(v)])],
     });
   }
@@ -73,6 +73,11 @@ const Panels = (() => {
   /* Curves of coefficients; lines: [{ name, dash, x, y, text }] by coefficient and checkpoint. */
   function curves(name, title, words, lines, x, mark) {
     const known = lines.filter((l) => l.y.some((v) => v !== null));
+    const plot = byId(`plot-${name}`), height = known.length > 3 ? "22rem" : ""; /* room for the names */
+    if (plot.style.height !== height) {
+      plot.style.height = height;
+      Plotly.purge(plot); /* a plot keeps the height that it was made with */
+    }
     const every = [...new Set(lines.flatMap((l) => l.x))].sort((a, b) => a - b);
     panel(name, {
       title, words: known.length ? words : `${words} None of their values is known here: they are dead, or the weights are not finite.`,
@@ -80,7 +85,7 @@ const Panels = (() => {
         type: "scatter", mode: "lines+markers", name: Page.label(cut(l.name)), x: l.x, y: l.y, line: { color: l.colour, width: 2, dash: l.dash }, marker: { color: l.colour, size: 7, symbol: l.symbol },
         customdata: l.text, hovertemplate: "%{customdata}<extra></extra>", connectgaps: false,
       })) : null,
-      figure: layout(axis(x, x === "layer" && every.length <= 12 ? { tickvals: every, showgrid: false, zeroline: false } : { nticks: 5, tickangle: 0, showgrid: false, zeroline: false }), axis("", { nticks: 5 }), {
+      figure: layout(axis(x, x === "layer" && every.length <= 12 ? { tickvals: every, showgrid: false, zeroline: false } : { nticks: 5, tickangle: 0, showgrid: false, zeroline: false }), axis("coefficient", { nticks: 5 }), {
         showlegend: known.length > 1, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12 } },
         shapes: [{ type: "line", yref: "paper", y0: 0, y1: 1, x0: mark, x1: mark, line: { color: "var(--axis)", width: 1.5, dash: "dot" } }],
       }),
@@ -106,7 +111,7 @@ const Panels = (() => {
     }
     const label = (k) => nice(Weights.coefficients[k].name);
     const left = all.length > chosen.length ? ` The ${MOST_LINES} largest of ${all.length}.` : "";
-    let words = `${chosen.map(label).map(cut).join(", ")}: by the weights of all heads together, free of gauge.${left}`;
+    let words = `${chosen.length > 1 || kind === "pair" ? "By" : `${cut(label(chosen[0]))}, by`} the weights of all heads together, free of gauge.${left}`;
     if (Weights.perHead(state.m) && state.view !== "diff") {
       const which = state.view === "a" ? 0 : state.index;
       const place = Weights.placed(which, state.layer, state.head, state.part, state.view === "aligned");
@@ -128,12 +133,12 @@ const Panels = (() => {
   }
 
   /* The panels, each to be drawn by a call. what: the name of the map, as in a title; said: a value as text;
-     axes: [row, column]. */
-  function parts(state, values, cell, what, axes, said) {
+     axes: [row, column]; symbol: what a value is called. */
+  function parts(state, values, cell, what, axes, symbol, said) {
     const [r, c] = cell;
     return [
-      () => line("row", `Row ${names[r]} (${axes[0]})`, values.subarray(r * width, (r + 1) * width), c, axes[1], said),
-      () => line("column", `Column ${names[c]} (${axes[1]})`, Float64Array.from({ length: width }, (_, k) => values[k * width + c]), r, axes[0], said),
+      () => line("row", `Row ${names[r]} (${axes[0]})`, values.subarray(r * width, (r + 1) * width), c, axes[1], symbol, said),
+      () => line("column", `Column ${names[c]} (${axes[1]})`, Float64Array.from({ length: width }, (_, k) => values[k * width + c]), r, axes[0], symbol, said),
       () => spectrum(state, what),
       () => coefficientPanels(state, cell),
     ];

@@ -32,7 +32,8 @@ const Heat = (() => {
   }
 
   const largest = (values) => values.reduce((top, v) => (Number.isFinite(v) ? Math.max(top, Math.abs(v)) : top), 0);
-  const short = (value) => String(Number(value.toPrecision(3)));
+  const short = (value) => signed(String(Number(value.toPrecision(3))));
+  const signed = (text) => text.replaceAll("-", "−"); /* as plotly writes it */
   const rows = (values, width) => Array.from({ length: width }, (_, r) => Array.from(values.subarray(r * width, (r + 1) * width)));
 
   /* The mark of every cell: numbers beyond the limit are clipped, dead cells are so whatever they hold. */
@@ -80,11 +81,11 @@ const Heat = (() => {
      everything again and again. */
   function margins({ labels, crowded }) {
     const name = Math.ceil(widest(labels)), last = Math.ceil(widest(labels.slice(-1)) / 2);
-    return { l: name + 36, r: crowded ? 12 : Math.max(12, last), t: 12, b: (crowded ? name : 14) + 84 };
+    return { l: name + 36, r: crowded ? 12 : Math.max(12, last), t: 12, b: (crowded ? name : 14) + 78 };
   }
 
   /* Plotly's data and layout. view: values, width, channels, starts, limit, marks, axes [row, column],
-     hover (row, column) -> text or null, cell [row, column] or null, pixels: the width there is. */
+     hover (row, column) -> text or null, cell [row, column] or null, pixels: the width of the place it is drawn in. */
   function figure(view) {
     const { values, width, limit } = view;
     const top = limit || 1;
@@ -97,7 +98,7 @@ const Heat = (() => {
         customdata: Array.from({ length: width }, (_, r) => Array.from({ length: width }, (_, c) => view.hover(r, c))),
         hovertemplate: "%{customdata}<extra></extra>",
       } : { hoverinfo: "none" }),
-      colorbar: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", ypad: 4, thickness: 12, len: 0.9, outlinewidth: 0, ticklabeloverflow: "allow", tickvals: [-top, 0, top], ticktext: [`-${short(top)}`, "0", short(top)] },
+      colorbar: { orientation: "h", yref: "container", y: 0, yanchor: "bottom", ypad: 4, thickness: 12, len: 0.9, outlinewidth: 0, ticklabeloverflow: "allow", tickvals: [-top, 0, top], ticktext: [`−${short(top)}`, "0", short(top)] },
     }];
     const overlay = (chosen, colour, more) => {
       if (!view.marks.some((mark) => chosen.includes(mark))) return;
@@ -111,7 +112,7 @@ const Heat = (() => {
     const scale = FILLS.flatMap((colour, i) => [[i / 4, colour], [(i + 1) / 4, colour]]);
     overlay([NAN, PLUS, MINUS, DEAD], "var(--ink)", { zmin: 0.5, zmax: 4.5, colorscale: scale });
     overlay([ABOVE, BELOW], "var(--card)", { zmin: 0, zmax: 10, colorscale: [[0, "rgba(0,0,0,0)"], [1, "rgba(0,0,0,0)"]] });
-    const named = ticks(view.channels, view.starts, width, view.pixels);
+    const named = ticks(view.channels, view.starts, width, view.pixels - 60);
     const shared = { tickvals: named.tickvals, ticktext: named.ticktext, showgrid: false, zeroline: false, constrain: "domain" };
     const [row, column] = view.axes;
     const shapes = lines(view.starts, width);
@@ -120,15 +121,33 @@ const Heat = (() => {
       const box = { type: "rect", layer: "above", x0: c - 0.5, x1: c + 0.5, y0: r - 0.5, y1: r + 0.5 };
       shapes.push({ ...box, line: { color: "var(--card)", width: 5 } }, { ...box, line: { color: "var(--accent)", width: 3 } });
     }
+    const margin = margins(named);
     const layout = {
       font: { family: "system-ui, sans-serif", size: 13, color: "var(--ink)" },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: margins(named),
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin,
       hoverlabel: { bgcolor: "var(--card)", bordercolor: "var(--axis)", font: { color: "var(--ink)" }, align: "left" },
       xaxis: { ...shared, range: [-0.5, width - 0.5], tickangle: named.crowded ? -90 : 0, title: { text: column, standoff: 8, font: { size: 13 } } },
       yaxis: { ...shared, range: [width - 0.5, -0.5], constraintoward: "top", scaleanchor: "x", title: { text: row, standoff: 8, font: { size: 13 } } },
       shapes,
     };
     return { data, layout };
+  }
+
+  const MOST_PIXELS = 640; /* a side of the map */
+  const widths = new Map();
+
+  /* Draws a view, as high as square cells need, and again by redraw() whenever the width changes. Returns the figure. */
+  function draw(element, view, redraw) {
+    const made = figure({ ...view, pixels: element.clientWidth }), { l, r, t, b } = made.layout.margin;
+    const height = Math.max(120, Math.min(element.clientWidth - l - r, MOST_PIXELS)) + t + b;
+    element.style.height = `${height}px`;
+    Object.assign(made.layout, { width: element.clientWidth, height });
+    if (!widths.has(element)) {
+      new ResizeObserver(() => { if (element.clientWidth && element.clientWidth !== widths.get(element)) redraw(); }).observe(element);
+    }
+    widths.set(element, element.clientWidth);
+    Page.draw(element, made.data, made.layout);
+    return made;
   }
 
   /* A table that can be scrolled with the keyboard. Every row starts with its name. */
@@ -156,5 +175,5 @@ const Heat = (() => {
 
   const matrixTable = (caption, names, values) => table(caption, ["", ...names], rows(values, names.length).map((row, r) => [names[r], ...row.map(String)]));
 
-  return { NAN, PLUS, MINUS, DEAD, ABOVE, BELOW, SIGNS, bytes, floats, coordinates, largest, short, marks, ticks, figure, table, matrixTable };
+  return { NAN, PLUS, MINUS, DEAD, ABOVE, BELOW, SIGNS, bytes, floats, coordinates, largest, short, marks, ticks, draw, signed, table, matrixTable };
 })();

@@ -17,13 +17,12 @@
   const limit = (name) => (state.limits === "shared" ? everywhere[name] : Heat.largest(matrix(name)));
 
   function plot(name) {
-    const values = matrix(name), element = byId(`heatmap-${name}`);
-    const { data, layout } = Heat.figure({
-      values, width, channels: content.channels, starts, limit: limit(name), axes: axes[name], cell: null, pixels: element.clientWidth,
+    const values = matrix(name);
+    Heat.draw(byId(`heatmap-${name}`), {
+      values, width, channels: content.channels, starts, limit: limit(name), axes: axes[name], cell: null,
       marks: Uint8Array.from(values, (v) => (Number.isFinite(v) ? 0 : Heat.NAN)),
       hover: (r, c) => `${name}[${Page.label(names[r])}, ${Page.label(names[c])}] = ${String(values[r * width + c])}`,
-    });
-    return Page.draw(element, data, layout);
+    }, () => plot(name));
   }
 
   const table = (name) => Heat.matrixTable(
@@ -32,7 +31,7 @@
   function describe() {
     const parts = ["Q", "P"].map((name) => {
       const bad = matrix(name).filter((v) => !Number.isFinite(v)).length, top = Heat.short(limit(name));
-      return `${name}: colours from -${top} to ${top}${bad ? `, ${bad} not finite (×)` : ""}`;
+      return `${name}: colours from −${top} to ${top}${bad ? `, ${bad} not finite (×)` : ""}`;
     });
     return `Layer ${state.layer}, head ${state.head}. ${parts.join("; ")}.`;
   }
