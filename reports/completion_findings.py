@@ -5,7 +5,7 @@ from __future__ import annotations
 from interp.reports.numbers import DASH, estimate, interval, number, percent
 from interp.results import Completion, ScalingLaw
 
-__all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows"]
+__all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows", "step_sentence"]
 
 
 def completion_finding(completion: Completion) -> str:
@@ -14,6 +14,24 @@ def completion_finding(completion: Completion) -> str:
         return "no form of gd++ explains the network, so there is no scaling law to look for"
     verb = "holds" if law.holds else "does not hold"
     return f"the scaling law of EAGLE {verb} ({law.statistic} |A|²): {law.why}"
+
+
+def step_sentence(completion: Completion) -> str:
+    """The least and the largest eta and gamma of the layers, each with its interval; empty without a law."""
+    law = completion.law
+    if law is None:
+        return ""
+    said = []
+    for name, meaning, values in (
+        ("η", "-ω_xx |A|²", [(p.eta, p.eta_ci) for p in law.points if p.eta is not None]),
+        ("γ", "-ω_yx |A|²", [(p.gamma, p.gamma_ci) for p in law.points if p.gamma is not None]),
+    ):
+        if values:
+            low, high = min(values), max(values)
+            span = interval(*low) if low == high else f"{interval(*low)} to {interval(*high)}"
+            said.append(f"{name} = {meaning} is {span}")
+    over = "" if len(law.points) < 2 else " over the layers"
+    return f"{' and '.join(said)}{over}; the law of EAGLE asks for one number each" if said else ""
 
 
 def law_rows(law: ScalingLaw) -> list[tuple[str, str, str, str]]:

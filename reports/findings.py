@@ -373,6 +373,8 @@ def split_finding(analysis: Analysis) -> str:
 
 def at_least(share: float | None) -> str:
     text = percent(share)
+    if text == "100 %":
+        return "all"
     return f"more than {text[2:]}" if text.startswith("> ") else f"at least {text}"
 
 

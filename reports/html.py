@@ -19,11 +19,12 @@ from interp.models.atomic import write_atomically
 from interp.reports import closed_form_findings, findings
 from interp.reports.causal_figures import causal_figures
 from interp.reports.causal_findings import skipped_checks
-from interp.reports.completion_findings import completion_sentences
+from interp.reports.completion_findings import completion_sentences, step_sentence
 from interp.reports.figures import figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
+from interp.reports.open_questions import open_questions
 from interp.reports.page import HERE, environment, policy
 from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
@@ -95,10 +96,12 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "status": findings.status(analysis),
         "findings": findings,
         "figures": made,
+        "open_questions": open_questions(analysis),
         "missing": skipped_figures(analysis, made),
         "no_regression": regression_reason(analysis),
         "left": tuple(remainder_sentences(analysis)),
         "completion": completion_sentences(analysis.completion) if analysis.completion is not None else (),
+        "steps": step_sentence(analysis.completion) if analysis.completion is not None else "",
         "formulas": formulas,
         "matrices": tuple(matrix_sentences([entry for entry in analysis.preconditioners if drawable(entry)])),
         "closed": closed_form_findings,

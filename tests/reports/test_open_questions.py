@@ -1,0 +1,96 @@
+"""The first screen says what an analysis leaves open, and only that."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import synthetic_analyses
+import synthetic_evidence as made
+
+from interp.reports.completion_findings import step_sentence
+from interp.reports.findings import at_least
+from interp.reports.html import render_report
+from interp.reports.open_questions import open_questions
+from interp.results import Analysis, Completion
+from interp.results.completion import Extraction, LawPoint, ScalingLaw
+
+BASE = synthetic_analyses.analysis()
+
+
+def changed(fidelity: float | None = 1.0, **fields: object) -> Analysis:
+    verdict = dataclasses.replace(BASE.verdict, fidelity=fidelity)
+    return dataclasses.replace(BASE, verdict=verdict, evidence=dataclasses.replace(BASE.evidence, **fields))  # type: ignore[arg-type]
+
+
+def said(analysis: Analysis) -> str:
+    return " | ".join(open_questions(analysis))
+
+
+def test_every_analysis_leaves_something_open(any_analysis: Analysis) -> None:
+    questions = open_questions(any_analysis)
+    assert len(set(questions)) == len(questions) > 0
+    page = render_report(any_analysis)
+    assert "What we cannot tell" in page and page.index("What we cannot tell") < page.index('id="evidence"')
+
+
+def test_a_gap_in_fidelity_is_named_and_an_exact_account_has_none() -> None:
+    assert "which leaves 0.24 % of the variance" in said(changed(fidelity=0.9976))
+    assert "unexplained" not in said(changed(fidelity=1.0 - 1e-12))
+
+
+def test_layers_that_the_algorithm_does_not_fit() -> None:
+    assert "What layer 2 does inside the network" in said(changed(swaps=made.swaps(3, wrong=(2,))))
+    assert "What layers 1 and 2 do inside the network" in said(changed(swaps=made.swaps(3, wrong=(1, 2))))
+    assert "inside the network" not in said(changed(swaps=made.swaps(3)))
+    assert "inside the network" not in said(changed(swaps=made.swaps(1, wrong=(0,))))  # the gap says it
+
+
+def test_prompts_that_were_not_tried() -> None:
+    assert "none were tried" in said(changed(stress=()))
+    assert "beyond 5 to 80 examples" in said(changed(stress=made.stress()))
+    assert "even on those of training" in said(changed(stress=made.stress(left=0.4)))
+
+
+def test_only_numbers_of_the_algorithm_are_doubted() -> None:
+    doubted = synthetic_analyses.disagreeing()
+    assert "The exact value of ω_" in said(doubted)
+    assert doubted.recovered is not None
+    emptied = tuple(dataclasses.replace(layer, coefficients={}) for layer in doubted.recovered.layers)
+    without = dataclasses.replace(doubted, recovered=dataclasses.replace(doubted.recovered, layers=emptied))
+    assert "exact value" not in said(without)
+
+
+def test_unrecognized_and_unscored_networks() -> None:
+    assert "none of the known ones is it; the nearest leaves" in said(synthetic_analyses.unrecognized())
+    nothing = synthetic_analyses.unrecognized()
+    nothing = dataclasses.replace(nothing, verdict=dataclasses.replace(nothing.verdict, fidelity=None))
+    assert "no family could be scored" in said(nothing)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(1.0, "all"), (0.99999999, "more than 99.9999 %"), (0.9931, "at least 99.31 %"), (0.5, "at least 50 %")],
+)
+def test_a_share_that_is_all_is_not_called_at_least(share: float, words: str) -> None:
+    assert at_least(share) == words
+
+
+def test_the_steps_of_a_law_have_intervals() -> None:
+    points = tuple(
+        LawPoint(
+            layer=k, norm=1.0, eta=None if k == 2 else 0.8 + k / 10, eta_ci=(0.7, 1.0), gamma=0.5, gamma_ci=(0.4, 0.6)
+        )
+        for k in range(3)
+    )
+    law = ScalingLaw(
+        statistic="mean", points=points, eta=0.85, gamma=0.5, spread=1.1, explained=0.9, slope=1.0, slope_stderr=0.1,
+        holds=True, why="because",
+    )  # fmt: skip
+    extraction = Extraction(layers=(), fidelity=None, fidelity_ci=(None, None))
+    completion = Completion(regime="full", laws=(law,), agreement=(), sketch=(), machines=None, extraction=extraction)
+    assert step_sentence(completion) == (
+        "η = -ω_xx |A|² is 0.80 [0.70, 1.00] to 0.90 [0.70, 1.00] and γ = -ω_yx |A|² is 0.50 [0.40, 0.60] over the "
+        "layers; the law of EAGLE asks for one number each"
+    )
+    assert step_sentence(dataclasses.replace(completion, laws=())) == ""
