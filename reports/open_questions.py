@@ -43,9 +43,10 @@ def _layers(analysis: Analysis) -> Iterator[str]:
     swaps = analysis.evidence.swaps
     bad = [swap.layer for swap in swaps if not stands_in(swap.swapped)]
     if bad and len(swaps) > 1 and analysis.verdict.recognized:
+        inside = f"{layers_named(bad)} do{'es' * (len(bad) == 1)} inside the network"
         yield (
-            f"What {layers_named(bad)} do{'es' * (len(bad) == 1)} inside the network: the recovered algorithm predicts what the network predicts, but does "
-            "not fit in the place of each layer, so it describes the whole and not that part"
+            f"What {inside}: the recovered algorithm predicts what the network predicts, but does not fit in the place "
+            "of each layer, so it describes the whole and not that part"
         )
 
 

@@ -44,7 +44,7 @@ def _synthetic(name: str) -> ModuleType:
 
 @pytest.fixture(scope="session")
 def analyses() -> dict[str, Analysis]:
-    return dict(_synthetic("synthetic_analyses").many())
+    return dict(_synthetic("synthetic_kinds").many())
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,29 @@ def test_deep_links(show: Open, pages: dict[str, Any]) -> None:
     assert opened.complaints == []
 
 
+@pytest.mark.parametrize("kind", ["pair", "steps"])
+def test_an_address_brings_back_what_the_controls_chose(show: Open, kind: str) -> None:
+    """Everything is set by keyboard and pointer, and the address opened in a fresh page."""
+    opened = show(kind)
+    opened.choose("m", "P")
+    opened.slide("l", "End", "ArrowLeft")
+    opened.slide("h", "ArrowRight")
+    if kind == "steps":
+        opened.slide("step", "ArrowLeft", "ArrowLeft")
+    for name, value in (("part", "gauge"), ("view", "diff"), ("limits", "set")):
+        opened.choose(name, value)
+    opened.page.locator("#limit").fill("0.04")
+    opened.page.mouse.click(*opened.place(2, 3))
+    assert opened.text("#cell-title") == "Cell x[2], y"
+    again = show(kind, opened.page.evaluate("location.hash").lstrip("#"), width=1280)
+    for place in ("#map-title", "#status", "#cell-title", "#cell-status", "#words-coefficient", "#marks"):
+        assert again.text(place) == opened.text(place)
+    for control in ("m", "part", "view", "l", "h", "limits", "limit"):
+        assert again.page.locator(f"#{control}").input_value() == opened.page.locator(f"#{control}").input_value()
+    np.testing.assert_array_equal(again.map(), opened.map())
+    assert again.address() == opened.address() and len(opened.address()) >= 7
+
+
 def test_search(show: Open) -> None:
     opened = show("single")
     opened.page.keyboard.press("/")
@@ -115,6 +138,43 @@ def test_a_hostile_file_is_shown_and_harmless(show: Open) -> None:
     assert opened.page.locator("#search-results button").count() > 3
     assert opened.page.locator("main img, main script, main b").count() == 0
     assert opened.complaints == [] and opened.elsewhere() == []
+
+
+def test_export_of_a_difference(show: Open, pages: dict[str, Any]) -> None:
+    """The CSV has the numbers of the map, which are those of the files; the pictures have its title and channels."""
+    opened = show("pair", "l=1&m=Q&h=0&view=diff")
+    a, _ = pages["pair"][1]
+    files = {}
+    for kind in ("png", "svg", "csv"):
+        with opened.page.expect_download() as download:
+            opened.page.locator(f"#export-{kind}").click()
+        assert download.value.suggested_filename == f"q-layer-1-head-0-b-minus-a.{kind}"
+        files[kind] = Path(download.value.path()).read_bytes()
+    rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8"))))
+    values = np.array([[float(v) for v in row[1:]] for row in rows[1:]])
+    assert rows[0][1:] == NAMES == [row[0] for row in rows[1:]]
+    np.testing.assert_array_equal(values, opened.map())
+    first = opened.value(1, 2)
+    assert first == values[1, 2]
+    assert 0 < np.abs(values).max() < 0.01 * float(a.Q.abs().max())  # B is A, in another gauge and 1 % larger
+    words = files["svg"].decode("utf-8")
+    assert "B − A" in words and "destination channel" in words and ">x<" in words and ">y<" in words
+    width, height = (int.from_bytes(files["png"][k : k + 4], "big") for k in (16, 20))
+    assert (width, height) == (1800, 1800)
+
+
+def test_limits_shared_by_all_heads_and_of_most_cells(show: Open, pages: dict[str, Any]) -> None:
+    opened = show("single", "m=Q&l=2&h=1")
+    (model,) = pages["single"][1]
+    zmax = "document.getElementById('heat').data[0].zmax"
+    sizes = np.sort(np.abs(model.Q[2, 1].numpy()).ravel())
+    opened.page.locator("#limits").focus()
+    for key, limit in (("ArrowDown", float(model.Q.abs().max())), ("ArrowDown", sizes[int(0.98 * (len(sizes) - 1))])):
+        opened.page.keyboard.press(key)
+        opened.settled()
+        assert opened.page.evaluate(zmax) == limit
+    opened.slide("h", "ArrowLeft")  # and the map of another head has its own
+    assert opened.page.evaluate(zmax) != limit and opened.complaints == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

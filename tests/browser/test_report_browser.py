@@ -19,6 +19,8 @@ KINDS = (
     "full",
     "unrecognized-noisy",
     "preconditioned",
+    "everything",
+    "closed-form",
     "refused",
     "empty",
     "all-none",
@@ -324,7 +326,13 @@ def test_without_scripts_the_tables_are_there(open_report: Open) -> None:
     assert "-0.02256 ± 0.00018" in opened.text("#figure-coefficients table")
 
 
-@pytest.mark.parametrize("kind", ["full", "empty", "probes-sequence"])
+def test_a_page_can_hold_every_figure(open_report: Open) -> None:
+    drawn = plots(open_report("everything"))
+    for figure in ("swaps", "interpolation", "stress", "absorption", "trajectory", "shifts", "eagle", "remainder"):
+        assert any(plot.startswith(f"plot-{figure}") for plot in drawn), figure
+
+
+@pytest.mark.parametrize("kind", ["everything", "closed-form", "empty", "probes-sequence"])
 def test_accessibility(open_report: Open, kind: str) -> None:
     """No violation that axe-core calls serious or critical, with every table open, in light and dark."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import synthetic_analyses
+import synthetic_kinds
 
 from interp.results import Analysis
 
-KINDS = tuple(synthetic_analyses.many())
+KINDS = tuple(synthetic_kinds.many())
 
 
 @pytest.fixture(params=KINDS)
 def any_analysis(request: pytest.FixtureRequest) -> Analysis:
     """Every kind of analysis in turn."""
-    return synthetic_analyses.many()[request.param]
+    return synthetic_kinds.many()[request.param]

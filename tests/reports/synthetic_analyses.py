@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import synthetic_closed_form
 import synthetic_parts as parts
 import synthetic_regression
 from synthetic_evidence import given
@@ -384,26 +382,3 @@ def deep() -> Analysis:
     """Seven layers, three heads, everything measured."""
     found = dataclasses.replace(analysis(layers=7, heads=3), regression=synthetic_regression.regression(layers=7))
     return given(found)
-
-
-def many() -> Mapping[str, Analysis]:
-    """Every kind of analysis, by name."""
-    return {
-        "diag": analysis(),
-        "single": analysis(layers=1),
-        "deep": deep(),
-        "noisy": noisy(),
-        "full": full(),
-        "unrecognized-noisy": unrecognized_and_noisy(),
-        "preconditioned": preconditioned(),
-        "disagreeing": disagreeing(),
-        "unrecognized": unrecognized(),
-        "refused": refused(),
-        "empty": empty(),
-        "all-none": all_none(),
-        "hostile": hostile(),
-        "bad-weights": with_bad_weights(),
-        "probes": with_probes(),
-        "closed-form": synthetic_closed_form.analysed(analysis(layers=2)),
-        "not-closed-form": synthetic_closed_form.analysed(analysis(layers=2), passed=False),
-    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import re
 
-import synthetic_analyses
 import synthetic_closed_form as synthetic
+import synthetic_kinds
 from rich.console import Console
 
 from interp.reports.closed_form_findings import checks_finding, rescaled_finding, slots_finding
@@ -25,17 +25,17 @@ def printed(analysis: Analysis, encoding: str = "utf-8") -> str:
 
 
 def test_the_terminal_says_which_conditions_hold() -> None:
-    text = printed(synthetic_analyses.many()["closed-form"])
+    text = printed(synthetic_kinds.many()["closed-form"])
     assert text.startswith("RECOGNIZED: CLOSED-FORM")
     assert "All 2 conditions of the closed form hold" in text
     assert "slot 0: -(x - mean), slot 1: a constant; 1 of the slots hold mixtures" in text
     assert "numerator and denominator" in text and "120 of 229 numbers are not 0" in text
-    failed = printed(synthetic_analyses.many()["not-closed-form"])
+    failed = printed(synthetic_kinds.many()["not-closed-form"])
     assert failed.startswith("NOT RECOGNIZED") and "not: division" in failed
 
 
 def test_a_stream_without_greek_still_has_the_formula() -> None:
-    assert "yhat = ybar + (C / V)(u - xbar)" in printed(synthetic_analyses.many()["closed-form"], "ascii")
+    assert "yhat = ybar + (C / V)(u - xbar)" in printed(synthetic_kinds.many()["closed-form"], "ascii")
 
 
 def test_findings_are_computed_from_the_numbers() -> None:
@@ -46,7 +46,7 @@ def test_findings_are_computed_from_the_numbers() -> None:
 
 
 def test_figures_show_the_division_and_rivals_below_the_axis_at_its_edge() -> None:
-    made = figures(synthetic_analyses.many()["closed-form"])
+    made = figures(synthetic_kinds.many()["closed-form"])
     assert {"division", "rescaled"} <= set(made)
     form, gd, _ = made["rescaled"].panels[0].data
     assert form["x"] == [0.25, 1.0, 4.0] and form["y"] == [0.95, 0.998, 0.97]
@@ -56,7 +56,7 @@ def test_figures_show_the_division_and_rivals_below_the_axis_at_its_edge() -> No
 
 
 def test_the_html_report_has_the_section_and_only_then() -> None:
-    page = render_report(synthetic_analyses.many()["closed-form"])
+    page = render_report(synthetic_kinds.many()["closed-form"])
     assert 'id="closed-form"' in page and "No number in it was fitted" in page
     assert page.index('id="closed-form"') < page.index('id="coefficients"')
-    assert 'id="closed-form"' not in render_report(synthetic_analyses.many()["diag"])
+    assert 'id="closed-form"' not in render_report(synthetic_kinds.many()["diag"])

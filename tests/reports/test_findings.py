@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 import synthetic_analyses
+import synthetic_kinds
 
 from interp.reports import findings
 from interp.reports.formula import layer_formulas
@@ -92,7 +93,7 @@ def test_split_finding_is_about_the_worst_layer() -> None:
 
 
 def test_status_refuses_before_it_recognizes() -> None:
-    tones = {name: findings.status(a).tone for name, a in synthetic_analyses.many().items()}
+    tones = {name: findings.status(a).tone for name, a in synthetic_kinds.many().items()}
     assert (tones["diag"], tones["unrecognized"], tones["refused"]) == ("good", "caution", "bad")
 
 
@@ -141,7 +142,7 @@ def test_the_formula_is_that_of_the_family_where_the_layers_show_another_fit() -
 
 @pytest.mark.parametrize("kind", ["unrecognized", "empty", "all-none"])
 def test_no_formula_without_a_family(kind: str) -> None:
-    assert layer_formulas(synthetic_analyses.many()[kind]) is None
+    assert layer_formulas(synthetic_kinds.many()[kind]) is None
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 import synthetic_analyses
 import synthetic_evidence as made
+from synthetic_completion import completion
 
 from interp.reports.completion_findings import step_sentence
 from interp.reports.findings import at_least
 from interp.reports.html import render_report
 from interp.reports.open_questions import open_questions
-from interp.results import Analysis, Completion
-from interp.results.completion import Extraction, LawPoint, ScalingLaw
+from interp.results import Analysis
 
 BASE = synthetic_analyses.analysis()
 
@@ -77,20 +77,9 @@ def test_a_share_that_is_all_is_not_called_at_least(share: float, words: str) ->
 
 
 def test_the_steps_of_a_law_have_intervals() -> None:
-    points = tuple(
-        LawPoint(
-            layer=k, norm=1.0, eta=None if k == 2 else 0.8 + k / 10, eta_ci=(0.7, 1.0), gamma=0.5, gamma_ci=(0.4, 0.6)
-        )
-        for k in range(3)
-    )
-    law = ScalingLaw(
-        statistic="mean", points=points, eta=0.85, gamma=0.5, spread=1.1, explained=0.9, slope=1.0, slope_stderr=0.1,
-        holds=True, why="because",
-    )  # fmt: skip
-    extraction = Extraction(layers=(), fidelity=None, fidelity_ci=(None, None))
-    completion = Completion(regime="full", laws=(law,), agreement=(), sketch=(), machines=None, extraction=extraction)
-    assert step_sentence(completion) == (
+    found = completion()
+    assert step_sentence(found) == (
         "η = -ω_xx |A|² is 0.80 [0.70, 1.00] to 0.90 [0.70, 1.00] and γ = -ω_yx |A|² is 0.50 [0.40, 0.60] over the "
         "layers; the law of EAGLE asks for one number each"
     )
-    assert step_sentence(dataclasses.replace(completion, laws=())) == ""
+    assert step_sentence(dataclasses.replace(found, laws=())) == ""

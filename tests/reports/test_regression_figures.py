@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import synthetic_analyses
+import synthetic_kinds
 import synthetic_regression as synthetic
 
 from interp.reports.figures import figures, regression_reason, skipped_figures
@@ -28,7 +29,7 @@ def traces(figure: Figure, panel: str, key: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", ["noisy", "full", "deep", "unrecognized-noisy"])
 def test_every_part_of_the_section_is_drawn(kind: str) -> None:
-    analysis = synthetic_analyses.many()[kind]
+    analysis = synthetic_kinds.many()[kind]
     made = figures(analysis)
     assert set(made) >= NAMES
     assert skipped_figures(analysis, made) == {} and regression_reason(analysis) == ""

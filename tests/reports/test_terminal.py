@@ -8,6 +8,7 @@ import re
 
 import pytest
 import synthetic_analyses
+import synthetic_kinds
 import synthetic_regression
 from rich.console import Console
 
@@ -59,7 +60,7 @@ def test_verdict_comes_first() -> None:
         ("unrecognized", "NOT RECOGNIZED"),
         ("refused", "DOES NOT SOLVE THE TASK"),
     ):
-        analysis = synthetic_analyses.many()[name]
+        analysis = synthetic_kinds.many()[name]
         lines = printed(analysis, 400).splitlines()
         assert lines[0] == first
         assert lines[1] == analysis.verdict.summary
