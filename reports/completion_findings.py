@@ -61,7 +61,7 @@ def completion_sentences(completion: Completion) -> list[str]:
     if law is not None and law.slope is not None:
         error = "" if law.slope_stderr is None else f" ± {number(law.slope_stderr)}"
         out.append(
-            f"log(-ω) rises with log |A|⁻² by {number(law.slope)}{error} over the layers (the law: 1); it explains "
+            f"log(-ω) rises with log(1/|A|²) by {number(law.slope)}{error} over the layers (the law: 1); it explains "
             f"{percent(law.explained)} of how the steps change. The last ω_xx is never read, and is left out"
         )
     if completion.sketch:
