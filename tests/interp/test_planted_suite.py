@@ -62,7 +62,8 @@ def omegas(seed: int) -> Case:
         found = planting.random_planted(
             seed + 1000 * attempt, subset=ACTIVE[seed % len(ACTIVE)], largest=16, noise=NOISE
         )
-        assert isinstance(task := task_from_dict(found.model.spec.task), NoisyRegression)
+        task = task_from_dict(found.model.spec.task)
+        assert isinstance(task, NoisyRegression)
         if calm(found.model, task):
             return found.model, {found.right_verdict}
     raise AssertionError
