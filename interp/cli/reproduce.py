@@ -23,7 +23,7 @@ __all__ = ["command"]
     help="Make these anew, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships.",
 )
 @click.option("--out", metavar="RESULTS.json", help="Where results are kept [default: PAPER.json].")
-@click.option("--report", metavar="OUT.html", help="closed-form, eagle: also write the curves as a page.")
+@click.option("--report", metavar="OUT.html", help="closed-form, eagle, mesa: also write the curves as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 def command(paper: str, cells: str | None, out: str | None, report: str | None, as_json: bool) -> None:
     """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1),
@@ -50,13 +50,13 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
 
         reproduce_eagle(cells, Path(out), report, as_json)
         return
-    if report is not None:
-        raise UsageError(f"--report is for closed-form and eagle, expected none for {paper}")
     if paper == "mesa":
         from interp.cli.reproduce_mesa import reproduce_mesa
 
-        reproduce_mesa(cells, Path(out), as_json)
+        reproduce_mesa(cells, Path(out), report, as_json)
         return
+    if report is not None:
+        raise UsageError(f"--report is for closed-form, eagle and mesa, expected none for {paper}")
     if cells is None:
         from interp.models.training.versatile import shipped_results
 

@@ -26,8 +26,10 @@ TARGETS = {
 Rows = Sequence[Mapping[str, Any]]
 
 
-def reproduce_mesa(cells: str | None, out: Path, as_json: bool) -> None:
+def reproduce_mesa(cells: str | None, out: Path, report: str | None, as_json: bool) -> None:
     """``cells``: groups to measure anew, or "all". None: what ships."""
+    if report is not None:
+        expect_writable("--report", report)
     with progress_line() as progress:
         progress("loading")
         from interp.mesa_paper import GROUPS, measure, shipped_results
@@ -39,6 +41,11 @@ def reproduce_mesa(cells: str | None, out: Path, as_json: bool) -> None:
             expect_writable("--out", out)
             use_one_thread()
             found = measure(names, out, SEQUENCES, SEED, progress)
+        if report is not None:
+            progress("writing the report")
+            from interp.reports.mesa_page import write_mesa_page
+
+            write_mesa_page(found, report)
     table = [{"group": group, **row} for group, part in found.items() for row in part["rows"]]
     if as_json:
         click.echo(json.dumps({"paper": "mesa", "unit": UNIT, "cells": table}, allow_nan=False))
@@ -47,8 +54,9 @@ def reproduce_mesa(cells: str | None, out: Path, as_json: bool) -> None:
     for group, part in found.items():
         shown[group](part["rows"])
     _summary(table)
-    if cells is not None:
-        click.echo(f"\nResults: {out}")
+    for name, value in (("Results", out if cells is not None else None), ("Report", report)):
+        if value is not None:
+            click.echo(f"\n{name}: {value}")
 
 
 def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> None:

@@ -52,8 +52,9 @@ def test_the_shipped_training(cells) -> None:
     assert len(judged) == 2 and all(row["within_bar"] and row["ratio"] <= 1.05 for row in judged)
 
 
-def test_the_tables_fit_a_terminal(call: Run) -> None:
-    text = call("reproduce", "mesa").out
+def test_the_tables_fit_a_terminal_and_the_curves_are_a_page(call: Run, tmp_path) -> None:
+    text = call("reproduce", "mesa", "--report", str(tmp_path / "mesa.html")).out
+    assert "At the end of the training" in (tmp_path / "mesa.html").read_text(encoding="utf-8")
     for words in ("lsa-2", "within the bar", "R² on held-out sequences", "holds", "fitted again", "halfway"):
         assert words in text
     assert "…" not in text
