@@ -6,7 +6,7 @@ Every sentence about the network is computed from its numbers, so the title of a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +42,6 @@ __all__ = [
     "shows_traces",
     "split_finding",
     "status",
-    "task_in_words",
     "task_sentence",
 ]
 
@@ -128,26 +127,6 @@ def in_words(analysis: Analysis) -> str:
     if name == "unrecognized" and analysis.closed_form is not None:
         return "No known algorithm meets all conditions; they are listed below, with what was found."
     return _MEANING.get(name, "")
-
-
-def task_in_words(analysis: Analysis) -> str:
-    """What the network is asked to do; empty for a task that is not regression."""
-    task = analysis.task
-    if task.get("name") != "noisy_regression":
-        return ""
-    law = task.get("noise")
-    kind, level = next(iter(law.items()), ("", "")) if isinstance(law, Mapping) else ("", "")
-    levels = [str(v) for v in level] or [DASH] if isinstance(level, (list, tuple)) else [str(level)]
-    noise = {
-        "uniform": f"the size σ differs from prompt to prompt, between {listed(levels, most=2)}",
-        "choice": f"the size σ is one of {listed(levels, most=8)}",
-        "fixed": f"the size σ is {levels[0]}",
-    }.get(str(kind))
-    return (
-        f"To predict ⟨w, x⟩ for a new x from {task.get('context', DASH)} examples (x, y) in the prompt, y = ⟨w, x⟩ + "
-        f"noise. x has {task.get('dim', DASH)} numbers; w is drawn anew for every prompt and never shown"
-        + (f"; of the noise {noise}." if noise else ".")
-    )
 
 
 def fidelity_sentence(analysis: Analysis) -> str:

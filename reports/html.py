@@ -31,6 +31,7 @@ from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
 from interp.reports.remainder_findings import drawable, matrix_sentences, remainder_sentences
 from interp.reports.sequence_findings import sequence_parts
+from interp.reports.task_in_words import task_in_words
 from interp.results import Analysis, ProbeReport
 
 __all__ = ["render_figures", "render_report", "write_report"]
@@ -96,6 +97,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "status": findings.status(analysis),
         "findings": findings,
         "figures": made,
+        "asked": task_in_words(analysis.task),
         "open_questions": open_questions(analysis),
         "missing": skipped_figures(analysis, made),
         "no_regression": regression_reason(analysis),

@@ -73,12 +73,12 @@ def _losses(found: Sequences) -> Part | None:
     if not found.losses:
         return None
     places = _places(found)
-    header = ("half the squared error", *(f"t = {found.positions[k]}" for k in places), "predictor")
+    header = ("predictor", "half the squared error", *(f"t = {found.positions[k]}" for k in places))
     rows = tuple(
         (
+            row.label,
             estimate(row.loss, row.stderr),
             *(number(row.by_position[k], 3) if k < len(row.by_position) else DASH for k in places),
-            row.label,
         )
         for row in found.losses
     )

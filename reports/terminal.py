@@ -98,7 +98,8 @@ def _verdict(analysis: Analysis) -> tuple[RenderableType, ...]:
 
 
 def _sequence_part(part: Part) -> tuple[RenderableType, ...]:
-    wide = len(part.table.header) - 1
+    columns = list(zip(*part.table.rows, strict=True)) or [()]
+    wide = max(range(len(columns)), key=lambda k: max(map(len, columns[k]), default=0))
     table = Columns(*((header, "left") for header in part.table.header), wraps=wide)
     for row in part.table.rows:
         table.add(*row)

@@ -10,6 +10,7 @@ import synthetic_kinds
 
 from interp.reports import findings
 from interp.reports.formula import layer_formulas
+from interp.reports.task_in_words import task_in_words
 from interp.results import Analysis, Coefficient, Loss
 
 CLEAR = Coefficient(weight=-0.02, output=-0.021, stderr=0.0005, refit=-0.0205, refit_stderr=0.0003, live=True)
@@ -156,7 +157,20 @@ def test_no_formula_without_a_family(kind: str) -> None:
     ],
 )
 def test_what_is_asked_of_the_network(noise: object, said: str) -> None:
-    base = synthetic_analyses.analysis()
-    words = findings.task_in_words(dataclasses.replace(base, task=base.task | {"noise": noise}))  # type: ignore[operator]
+    words = task_in_words({**synthetic_analyses.analysis().task, "noise": noise})
     assert words.startswith("To predict ⟨w, x⟩ for a new x from 20 examples") and words.endswith(said)
-    assert findings.task_in_words(dataclasses.replace(base, task={"name": "linear_dynamics"})) == ""
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({"name": "linear_dynamics", "dim": 10, "context": 50, "dynamics": "orthogonal"}, "50 states of 10 numbers"),
+        ({"name": "linear_dynamics", "dim": 10, "context": 50, "dynamics": "fixed"}, "the same for all sequences"),
+        ({"name": "simple_regression", "context": 20, "noise": {"fixed": 0.3}}, "on y the size σ is 0.3."),
+        ({"name": "matrix_completion", "dim": 6, "context": 7, "outputs": 3, "queries": 2}, "A (7 x 6), B (2 rows)"),
+        ({"name": "matrix_completion"}, "from A (— x —)"),
+    ],
+)
+def test_every_task_is_told_to_a_newcomer(task: dict[str, object], said: str) -> None:
+    assert said in task_in_words(task)
+    assert task_in_words({"name": "<b>"}) == task_in_words({}) == ""
