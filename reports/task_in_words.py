@@ -11,7 +11,7 @@ from interp.reports.numbers import DASH
 __all__ = ["task_in_words"]
 
 _SYSTEMS = {
-    "orthogonal": "a rotation, drawn anew for every sequence and never shown",
+    "orthogonal": "orthogonal, drawn anew for every sequence and never shown",
     "contracting": "a contraction, drawn anew for every sequence and never shown",
     "fixed": "the same for all sequences",
 }
