@@ -6,7 +6,8 @@ rare, and in a plain mean one of them outweighs all others: it then leads the wa
 - in half of every batch |A| is larger than usual (see ``interp.models.training.completion_sample``), and a prompt
   counts by the root of the weight that would make up for it: training is cautious, as a network that explodes on one
   prompt in a million looks perfect on all that a plain sample holds;
-- the loss of a prompt counts as CAP log(1 + loss / CAP), so that an explosion pulls no harder than a handful of misses;
+- the loss of a prompt counts as cap log(1 + loss / cap), so that an explosion pulls no harder than a handful of misses
+  (the larger the cap, the more cautious);
 - what is kept is not the last network but the one with the least mean error on a fixed sample with true weights, the
   rarest prompts aside (``interp.models.training.polishing.usual_mean``; in full, the mean is that of a polynomial of
   degree 3^L, and hangs on prompts that nobody will ever draw).
@@ -41,7 +42,6 @@ from interp.models.transformer import LinearTransformer
 
 __all__ = ["fit"]
 
-CAP = 1.0  # times the mean square of the target
 KEEP_EVERY = 200  # steps, some seconds of work: then the network is judged and the state is saved
 SHOW_EVERY = 50
 JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
@@ -121,7 +121,7 @@ def fit(
     factors = {name: value.requires_grad_() for name, value in recipe.initial().items()}
     optimiser = torch.optim.Adam(factors.values(), lr=plan.rate)
     judge = _batch(recipe, JUDGE, JUDGE_SEED, 0)
-    cap = CAP * float((judge.weight * judge.target.square().mean((1, 2))).mean())
+    cap = plan.cap * float((judge.weight * judge.target.square().mean((1, 2))).mean())
     kept = _Kept(math.inf, {name: value.detach().clone() for name, value in factors.items()})
     first, spent = _resume(record, recipe, factors, optimiser, kept)
     started, running = time.monotonic(), math.nan

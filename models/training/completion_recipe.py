@@ -57,6 +57,7 @@ class Adam:
     batch: int = 512  # half of them plain, half with a larger |A| (see ``completion_sample``)
     rate: float = 2e-3
     clip: float = 0.1  # of the gradient's 2-norm
+    cap: float = 1.0  # times the mean square of the target: a loss far above it counts by its logarithm
     initial: float = 0.1  # standard deviation of the random factors
     evaluation_prompts: int = 65_536
 
@@ -64,14 +65,17 @@ class Adam:
         require_counts("optimiser", {"steps": self.steps, "batch": self.batch})
         require_counts("optimiser", {"evaluation_prompts": self.evaluation_prompts}, least=2)  # for a standard error
         require_seed(self.seed)
-        for name in ("rate", "clip", "initial"):
+        for name in ("rate", "clip", "cap", "initial"):
             require_positive(f"optimiser.{name}", getattr(self, name))
 
     @classmethod
     def from_dict(cls, fields: Any) -> Adam:
         given = table(fields, "optimiser", [f.name for f in dataclasses.fields(cls)])
         return cls(
-            **{key: as_float(value) if key in ("rate", "clip", "initial") else value for key, value in given.items()}
+            **{
+                key: as_float(value) if key in ("rate", "clip", "cap", "initial") else value
+                for key, value in given.items()
+            }
         )
 
     def rate_at(self, step: int) -> float:

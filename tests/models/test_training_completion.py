@@ -181,6 +181,7 @@ def test_shipped_recipes_are_the_papers(name: str) -> None:
         ("optimiser", {"steps": 0}, "optimiser.steps"),
         ("optimiser", {"evaluation_prompts": 1}, "2 or more"),
         ("optimiser", {"clip": float("nan")}, "optimiser.clip"),
+        ("optimiser", {"cap": 0}, "optimiser.cap"),
         ("optimiser", {"momentum": 0.9}, "unknown field optimiser.momentum"),
     ],
 )
