@@ -223,7 +223,8 @@ def _too_low(score: Score) -> str:
 
 def _improves(larger: Candidate, smaller: Candidate) -> bool:
     """Whether ``larger`` explains materially more: exactly what the smaller does not, or, if it contains the smaller,
-    by more than its worth, or (families of a few numbers) with ten times less left over."""
+    by more than its worth, or (families of a few numbers) surely with ten times less left over: a few prompts that
+    outweigh the others must not decide between two good accounts."""
     left, leaves = smaller.score.unexplained, larger.score.unexplained
     if not larger.score.recognized or larger.parameters < smaller.parameters:
         return False
@@ -231,5 +232,7 @@ def _improves(larger: Candidate, smaller: Candidate) -> bool:
         return True
     if smaller.family.name not in larger.family.contains:
         return False
-    tenfold = larger.family.name != "preconditioned-gd" and left > NEGLIGIBLE and leaves < left / TENFOLD
-    return tenfold or left - leaves > larger.family.worth
+    most, least = larger.score.interval[0], smaller.score.interval[1]
+    tenfold = most is not None and least is not None and (1.0 - most) * TENFOLD < 1.0 - least
+    few = larger.family.name != "preconditioned-gd"
+    return (few and left > NEGLIGIBLE and tenfold) or left - leaves > larger.family.worth

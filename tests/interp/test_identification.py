@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -329,6 +330,14 @@ def test_the_choice_has_earned_its_numbers(left: list[float]) -> None:
         if c.parameters > found.parameters:
             assert found.score.unexplained - c.score.unexplained <= 0.005
             assert reason[c.family.name] == f"explains materially no more than {found.family.name}, which it contains"
+
+
+def test_ten_times_less_must_be_sure() -> None:
+    """One prompt that outweighs the others decides the shares, and reaches far in the interval."""
+    smaller, larger = candidate("gd++", 1 - 8e-4, 7), candidate("diag", 1 - 1e-5, 14)
+    assert choose((smaller, larger))[0] is larger
+    wide = replace(smaller, score=Score(fidelity=1 - 8e-4, interval=(1 - 2e-3, 1 - 2e-5)))
+    assert choose((wide, larger))[0] is wide
 
 
 def test_why_the_other_families_are_not_the_one() -> None:
