@@ -27,6 +27,7 @@ __all__ = [
     "Parametrisation",
     "Prompts",
     "Sensitivities",
+    "bounded_weights",
     "least_squares",
     "output_estimate",
     "predict",
@@ -39,6 +40,7 @@ COLLINEAR = 1e-7  # a direction of theta that changes the predictions this littl
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
 MAX_STEPS = 40
 FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER = 256, 16  # size of the part of the prompts that a fit starts on
+LARGEST = 30.0  # times the median size of a prediction
 HOPELESS = 0.3  # unexplained share after the first part at which a family is given up
 
 
@@ -214,6 +216,16 @@ def _determined(
     return determined, tuple(partners)
 
 
+def bounded_weights(target: Float[Tensor, "prompt output"]) -> Float[Tensor, " prompt"]:
+    """min(1, 30 median |target| / |target|): nearly always 1. A deep network can explode on one prompt in a hundred,
+    and unweighted squares would be of that prompt alone."""
+    sizes = target.norm(dim=1)
+    typical = sizes.median()
+    if not bool(typical > 0):
+        return torch.ones_like(sizes)
+    return (LARGEST * typical / sizes.clamp_min(1e-300)).clamp(max=1.0)
+
+
 def refit(
     parametrisation: Parametrisation,
     prompts: Prompts,
@@ -223,18 +235,19 @@ def refit(
     """Minimise sum (prediction_theta - target)^2 over all layers by Levenberg-Marquardt, from the best of ``starts``.
 
     The second-best start is tried as well when the first leaves more than 1 % of the variance. A fit that leaves
-    most of it on a part of the prompts is hopeless and is not carried on to all of them.
+    most of it on a part of the prompts is hopeless and is not carried on to all of them. Prompts are weighted (see
+    ``bounded_weights``).
     """
     parameters = sum(parametrisation.sizes)
     if parameters == 0 or not bool((target != 0).any()):
         nothing = torch.zeros(parameters, dtype=target.dtype)
         return Estimate(nothing, nothing * float("nan"), (False,) * parameters, ((),) * parameters, 1.0)
+    weight = bounded_weights(target)
     part = slice(0, max(FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER * parameters))
+    first = parametrisation, prompts[part], target[part], weight[part]
     best: Estimate | None = None
-    for start in sorted(starts, key=lambda theta: _Fit.at(parametrisation, prompts[part], target[part], theta).cost)[
-        :2
-    ]:
-        candidate = _levenberg_marquardt(parametrisation, prompts[part], target[part], start, tolerance=1e-2)
+    for start in sorted(starts, key=lambda theta: _Fit.at(*first, theta).cost)[:2]:
+        candidate = _levenberg_marquardt(*first, start, tolerance=1e-2)
         if best is None or candidate.unexplained < best.unexplained:
             best = candidate
         if best.unexplained < 0.01:
@@ -242,12 +255,12 @@ def refit(
     assert best is not None  # there is at least one start
     if best.unexplained > HOPELESS or prompts.count <= part.stop:
         return best
-    return _levenberg_marquardt(parametrisation, prompts, target, best.theta, tolerance=1e-4)
+    return _levenberg_marquardt(parametrisation, prompts, target, weight, best.theta, tolerance=1e-4)
 
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """A point of the minimisation: the forward pass there, and what it leaves."""
+    """A point of the minimisation: the forward pass there, and what it leaves, every prompt times its weight."""
 
     theta: Tensor
     layers: LayerMaps
@@ -256,26 +269,31 @@ class _Fit:
     cost: float
 
     @classmethod
-    def at(cls, parametrisation: Parametrisation, prompts: Prompts, target: Tensor, theta: Tensor) -> _Fit:
+    def at(
+        cls, parametrisation: Parametrisation, prompts: Prompts, target: Tensor, weight: Tensor, theta: Tensor
+    ) -> _Fit:
         layers = parametrisation.build(theta)
         trajectory = forward(layers, prompts.gram, prompts.query)
-        residual = target - prompts.read(trajectory.queries[-1])
+        residual = weight[:, None] * (target - prompts.read(trajectory.queries[-1]))
         cost = float((residual**2).sum())
         return cls(theta, layers, trajectory, residual, cost if cost == cost else float("inf"))
 
-    def jacobian(self, parametrisation: Parametrisation, prompts: Prompts) -> Float[Tensor, "prompt output parameter"]:
+    def jacobian(
+        self, parametrisation: Parametrisation, prompts: Prompts, weight: Float[Tensor, " prompt"]
+    ) -> Float[Tensor, "prompt output parameter"]:
         sensed = _differentiate(self.layers, self.trajectory, prompts)
-        return torch.cat([_design(parametrisation, layer, sensed) for layer in range(len(parametrisation.sizes))], -1)
+        rows = torch.cat([_design(parametrisation, layer, sensed) for layer in range(len(parametrisation.sizes))], -1)
+        return weight[:, None, None] * rows
 
 
 def _levenberg_marquardt(
-    parametrisation: Parametrisation, prompts: Prompts, target: Tensor, start: Tensor, tolerance: float
+    parametrisation: Parametrisation, prompts: Prompts, target: Tensor, weight: Tensor, start: Tensor, tolerance: float
 ) -> Estimate:
     """Until a step lowers the cost by less than ``tolerance`` (relative); fits that become exact go on to rounding."""
-    power = float((target**2).sum())
-    point, damping, steps, done = _Fit.at(parametrisation, prompts, target, start), 1e-3, 0, False
+    power = float(((weight[:, None] * target) ** 2).sum())
+    point, damping, steps, done = _Fit.at(parametrisation, prompts, target, weight, start), 1e-3, 0, False
     while True:
-        jacobian = point.jacobian(parametrisation, prompts)
+        jacobian = point.jacobian(parametrisation, prompts, weight)
         usable = bool(torch.isfinite(jacobian).all())
         if done or not usable or steps == MAX_STEPS or not point.cost > CONVERGED * power:
             break
@@ -285,7 +303,7 @@ def _levenberg_marquardt(
         following = point
         while damping < 1e8 and not following.cost < point.cost:
             step = torch.linalg.solve(normal + damping * torch.eye(len(scale), dtype=rows.dtype), gradient) / scale
-            following = _Fit.at(parametrisation, prompts, target, point.theta + step)
+            following = _Fit.at(parametrisation, prompts, target, weight, point.theta + step)
             damping = max(damping / 10, 1e-14) if following.cost < point.cost else damping * 4
         steps += 1
         exact = following.cost < 1e-9 * power

@@ -13,7 +13,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.estimates import Estimate, Parametrisation, Prompts, Sensitivities, output_estimate, predict, refit
+from interp.estimates import (
+    Estimate,
+    Parametrisation,
+    Prompts,
+    Sensitivities,
+    bounded_weights,
+    output_estimate,
+    predict,
+    refit,
+)
 from interp.families import FAMILIES, STRUCTURED, BasisFamily, Family, PreconditionedGD, SketchedFamily
 from interp.gauge import LiveCoordinates, project
 from interp.models.gram import HeadLayers
@@ -78,16 +87,34 @@ class Candidate:
 def bootstrap_fidelity(
     prediction: Float[Tensor, "prompt output"], reference: Float[Tensor, "prompt output"], seed: int
 ) -> Score:
-    """R^2 = 1 - sum (prediction - reference)^2 / sum (reference - mean)^2, resampling whole prompts."""
-    error = ((prediction - reference) ** 2).sum(1)
-    spread = ((reference - reference.mean(0)) ** 2).sum(1)
+    """R^2 = 1 - sum w^2 (prediction - reference)^2 / sum w^2 (reference - mean)^2, resampling whole prompts; w is 1 but
+    on prompts where the network explodes (``interp.estimates.bounded_weights``).
+
+    An R^2 that is one prompt's alone is hardly known, though most resamples hold that prompt. So the interval is also
+    made to hold the R^2 without any one prompt.
+    """
+    weight = bounded_weights(reference)
+    mean = (weight[:, None] * reference).sum(0) / weight.sum()
+    error = ((weight[:, None] * (prediction - reference)) ** 2).sum(1)
+    spread = ((weight[:, None] * (reference - mean)) ** 2).sum(1)
     if not bool(torch.isfinite(error).all()) or not float(spread.sum()) > 0:
         return Score(fidelity=None, interval=(None, None))
     generator = torch.Generator().manual_seed(seed)
     draws = torch.randint(len(error), (BOOTSTRAP, len(error)), generator=generator)
     ratios = 1.0 - error[draws].sum(1) / spread[draws].sum(1).clamp_min(1e-300)
     low, high = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=ratios.dtype)).tolist()
-    return Score(fidelity=1.0 - float(error.sum() / spread.sum()), interval=(low, high))
+    without = 1.0 - (_sum_of_others(error) / _sum_of_others(spread).clamp_min(1e-300))
+    return Score(
+        fidelity=1.0 - float(error.sum() / spread.sum()),
+        interval=(min(low, float(without.min())), max(high, float(without.max()))),
+    )
+
+
+def _sum_of_others(values: Float[Tensor, " prompt"]) -> Float[Tensor, " prompt"]:
+    """For every entry the sum of all others, without cancellation."""
+    before = torch.cat([torch.zeros_like(values[:1]), values[:-1].cumsum(0)])
+    after = torch.cat([values[1:].flip(0).cumsum(0).flip(0), torch.zeros_like(values[:1])])
+    return before + after
 
 
 def fit_families(
