@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from interp.models.errors import LayoutError, did_you_mean
@@ -53,7 +53,7 @@ def model_field(model: Mapping[str, Any], *names: str) -> None:
             raise LayoutError(f"the recipe has no model.{name}")
 
 
-def require_known(word: object, known: Iterable[str], problem: str) -> None:
+def require_known(word: object, known: Collection[str], problem: str) -> None:
     if word not in known:
         raise LayoutError(f"{problem}; {did_you_mean(str(word), known)}")
 
