@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from interp.models.errors import LayoutError, did_you_mean
@@ -22,7 +22,7 @@ __all__ = [
 PARTS = ("name", "task", "model", "optimiser")
 
 
-def table(fields: object, where: str, known: Iterable[str] | None) -> dict[str, Any]:
+def table(fields: object, where: str, known: Collection[str] | None) -> dict[str, Any]:
     """A table with no other fields than the ``known`` ones (None: with any)."""
     if not isinstance(fields, Mapping):
         raise LayoutError(f"{where} is {fields!r}, expected a table")
@@ -32,7 +32,7 @@ def table(fields: object, where: str, known: Iterable[str] | None) -> dict[str, 
     return dict(fields)
 
 
-def parts(fields: object, optional: Iterable[str] = ("optimiser",)) -> dict[str, Any]:
+def parts(fields: object, optional: Collection[str] = ("optimiser",)) -> dict[str, Any]:
     """The name of a recipe and its tables, with the task as any table."""
     if not isinstance(fields, Mapping):
         raise LayoutError(f"the recipe is {fields!r}, expected a table")
