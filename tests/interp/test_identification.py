@@ -17,7 +17,7 @@ from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
 from interp.families import BasisFamily, family
-from interp.identification import Candidate, Score, choose
+from interp.identification import Candidate, Score, bootstrap_fidelity, choose
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
@@ -330,6 +330,19 @@ def test_the_choice_has_earned_its_numbers(left: list[float]) -> None:
         if c.parameters > found.parameters:
             assert found.score.unexplained - c.score.unexplained <= 0.005
             assert reason[c.family.name] == f"explains materially no more than {found.family.name}, which it contains"
+
+
+@pytest.mark.parametrize("explosion", [1e3, 1e6, 1e100])
+def test_the_fidelity_is_not_that_of_one_prompt_on_which_the_network_explodes(explosion: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference, noise = torch.randn(2, 400, 1, generator=generator, dtype=torch.float64)
+    usual = bootstrap_fidelity(reference + noise, reference, 0)
+    assert usual.fidelity == pytest.approx(0.0, abs=0.2)
+    reference[0], noise[0] = explosion, 0.0
+    found = bootstrap_fidelity(reference + noise, reference, 0)
+    assert found.fidelity is not None and found.fidelity < 0.8  # unweighted: 1 but for 400 / explosion^2
+    assert found.interval[0] is not None and found.interval[0] < 0.2
+    assert bootstrap_fidelity(reference, reference, 0) == Score(fidelity=1.0, interval=(1.0, 1.0))
 
 
 def test_ten_times_less_must_be_sure() -> None:
