@@ -15,7 +15,12 @@ from interp.checkpoints.zoo import zoo_names
 GOLDEN = Path(__file__).parent / "golden" / "zoo"
 
 
-@pytest.mark.parametrize("name", zoo_names())
+LARGE = ("lsa-4-contracting", "lsa-4-fixed", "lsa-6-key-40")  # about a minute each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in zoo_names()]
+)
 def test_zoo_model_runs_the_algorithm_of_its_golden_file(
     name: str, recovered_algorithm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
