@@ -47,7 +47,7 @@ def test_the_shipped_tables(call: Run) -> None:
     [
         (["eagle", "--cells", "layer"], "'layers'"),
         (["eagle", "--report", "nowhere/page.html"], "nowhere/page.html"),
-        (["mesa", "--report", "page.html"], "closed-form and eagle"),
+        (["versatile", "--report", "page.html"], "closed-form, eagle and mesa"),
     ],
 )
 def test_what_it_refuses(call: Run, arguments: list[str], told: str) -> None:
