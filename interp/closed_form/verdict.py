@@ -16,7 +16,7 @@ from interp.results import Check, Division, Form, Replacement, Rescaled
 __all__ = ["Scored", "checks", "choose_rival"]
 
 FAR = 4.0  # factor on x and on y that is called far outside
-INVARIANT = 0.8  # fidelity that the form must keep there; gradient methods, polynomials in x, are far below 0 at 4 x
+INVARIANT = 0.9  # fidelity that the form must keep there; gradient methods, polynomials in x, are far below 0 at 4 x
 DESTROYED = 0.1  # share of the variance that a fixed map in LayerNorm's place must lose …
 DESTROYED_BY = 10.0  # … and so many times what the form leaves
 
