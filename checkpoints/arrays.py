@@ -174,7 +174,7 @@ def _scan_safetensors(path: Path, label: str, size: int, start: bytes) -> ArrayF
         )
     try:
         with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
             arrays = {
                 name: ArrayInfo(
                     shape=tuple(s.get_shape()), dtype=_SAFETENSORS_DTYPES.get(str(s.get_dtype()), str(s.get_dtype()))

@@ -293,7 +293,7 @@ def _is_simple(spec: ModelSpec) -> bool:
     return named == SimpleRegression.name or bool(spec.additions)
 
 
-def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:
+def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel[ContextPrompts]:
     """The network, and its read-out after every layer."""
     names = [f"layer-{layer}" for layer in range(network.layers + 1)]
 
@@ -307,7 +307,7 @@ def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel:
     return Panel(labels={"network": "the network", **labels}, predict=run)
 
 
-def _recovered_panel(best: Candidate, spec: ModelSpec, recognized: bool) -> Panel:
+def _recovered_panel(best: Candidate, spec: ModelSpec, recognized: bool) -> Panel[ContextPrompts]:
     """The recovered algorithm run in the network's place, or the closest family when none is recognized."""
     assert best.parametrisation is not None and best.fit is not None  # a scored candidate has both
     layers = best.parametrisation.build(best.fit.theta)

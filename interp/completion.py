@@ -39,7 +39,7 @@ def regime_of(candidate: Candidate | None) -> str | None:
     return None if candidate is None else REGIMES.get(candidate.family.name)
 
 
-def completion_panel(task: MatrixCompletion, layers: int) -> Panel:
+def completion_panel(task: MatrixCompletion, layers: int) -> Panel[ContextPrompts]:
     """Predicting zero, the optimum, and gradient descent and EAGLE with exact norms in as many steps as there are
     layers."""
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
 
 __all__ = [
+    "LARGEST",
     "Estimate",
     "Parametrisation",
     "Prompts",

@@ -37,7 +37,7 @@ def tuned_baselines(task: NoisyRegression, prompts: int, seed: int) -> tuple[Bas
     return regression_baselines(tuning, task.weight_std)
 
 
-def classical_panel(task: NoisyRegression, baselines: Sequence[Baseline]) -> Panel:
+def classical_panel(task: NoisyRegression, baselines: Sequence[Baseline]) -> Panel[ContextPrompts]:
     """The baselines and the oracle as predictors of the target."""
 
     def predict(prompts: ContextPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:

@@ -85,15 +85,18 @@ class Candidate:
 
 
 def bootstrap_fidelity(
-    prediction: Float[Tensor, "prompt output"], reference: Float[Tensor, "prompt output"], seed: int
+    prediction: Float[Tensor, "prompt output"],
+    reference: Float[Tensor, "prompt output"],
+    seed: int,
+    weight: Float[Tensor, " prompt"] | None = None,
 ) -> Score:
-    """R^2 = 1 - sum w^2 (prediction - reference)^2 / sum w^2 (reference - mean)^2, resampling whole prompts; w is 1 but
-    on prompts where the network explodes (``interp.estimates.bounded_weights``).
+    """R^2 = 1 - sum w^2 (prediction - reference)^2 / sum w^2 (reference - mean)^2, resampling whole prompts; w is
+    ``weight`` (None: 1).
 
     An R^2 that is one prompt's alone is hardly known, though most resamples hold that prompt. So the interval is also
     made to hold the R^2 without any one prompt.
     """
-    weight = bounded_weights(reference)
+    weight = torch.ones_like(reference[:, 0]) if weight is None else weight
     mean = (weight[:, None] * reference).sum(0) / weight.sum()
     error = ((weight[:, None] * (prediction - reference)) ** 2).sum(1)
     spread = ((weight[:, None] * (reference - mean)) ** 2).sum(1)
@@ -129,8 +132,10 @@ def fit_families(
     structured: bool = False,
 ) -> tuple[Candidate, ...]:
     """Fit every family on ``fitted`` (with the network's sensitivities there), score it on ``held_out``, where the
-    network predicts ``reference``. ``structured``: also those in which a layer sees part of x at a time."""
+    network predicts ``reference``. In fits and scores no prompt weighs more than ``bounded_weights`` lets it.
+    ``structured``: also those in which a layer sees part of x at a time."""
     out: list[Candidate] = []
+    weight = bounded_weights(reference)
     for entry in FAMILIES + (STRUCTURED if structured else ()):
         parametrisation, skipped = _parametrise(entry, network, spec, live, fitted, out)
         if parametrisation is None:
@@ -147,7 +152,7 @@ def fit_families(
             starts.append(_weight_start(parametrisation, network, spec, live))
         fit = refit(parametrisation, fitted, sensed.prediction, starts)
         prediction = predict(parametrisation.build(fit.theta), held_out)
-        score = bootstrap_fidelity(prediction, reference, seed)
+        score = bootstrap_fidelity(prediction, reference, seed, weight)
         out.append(
             Candidate(
                 family=entry,

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.estimates import Prompts, Sensitivities, predict, sensitivities
+from interp.estimates import LARGEST, Prompts, Sensitivities, bounded_weights, predict, sensitivities
 from interp.gauge import LiveCoordinates, beyond_rounding, live_coordinates, regauged
 from interp.identification import Candidate, choose, fit_families
 from interp.linear_prompts import gram_prompts, usable
@@ -90,7 +90,7 @@ class Identified:
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None
     why: Mapping[str, str]  # by family, why it is or is not the one
-    note: str | None  # on prompts left out
+    note: str | None  # on prompts left out, or of a bounded weight
 
     @property
     def closest(self) -> Candidate | None:
@@ -117,6 +117,13 @@ def identify(
 
     progress("fitting the families")
     structured = isinstance(task, MatrixCompletion)
+    exploding = int((bounded_weights(reference) < 1).sum())
+    if exploding:
+        bounded = (
+            f"{exploding} of {held_out.count} held-out prompts, where the network's prediction is above {LARGEST:g} "
+            "times its median size, count in the fidelity as if it were that"
+        )
+        note = bounded if note is None else f"{note}; {bounded}"
     candidates = fit_families(network, spec, live, fit_prompts, sensed, test_prompts, reference, seeds[2], structured)
     chosen, why = choose(candidates)
     return Identified(

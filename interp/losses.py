@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +17,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.averages import mean_with_error
-from interp.models.tasks import ContextPrompts
 from interp.results import Loss
 
 __all__ = ["Panel", "affordable_prompts", "depth_label", "labels_of", "solves_task", "squared_errors", "summarise"]
@@ -29,12 +29,22 @@ OPERATIONS = 4e10  # floating point operations that a table of losses may take, 
 NORMAL = 40  # operations in the time that one random number takes
 
 
+class _Targeted(Protocol):
+    """Prompts of any task."""
+
+    @property
+    def target(self) -> Float[Tensor, "prompt query output"]: ...
+
+
+Prompts = TypeVar("Prompts", bound=_Targeted)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Panel:
+class Panel(Generic[Prompts]):
     """Predictors that share work: ``labels`` by name, and all their predictions (prompt, output) on given prompts."""
 
     labels: Mapping[str, str]
-    predict: Callable[[ContextPrompts], Mapping[str, Float[Tensor, "prompt output"]]]
+    predict: Callable[[Prompts], Mapping[str, Float[Tensor, "prompt output"]]]
 
 
 def affordable_prompts(layers: int, heads: int, width: int, context: int, least: int) -> int:
@@ -45,7 +55,7 @@ def affordable_prompts(layers: int, heads: int, width: int, context: int, least:
 
 
 def squared_errors(
-    draw: Callable[[int, int], ContextPrompts], panels: Sequence[Panel], count: int, chunk: int, seed: int
+    draw: Callable[[int, int], Prompts], panels: Sequence[Panel[Prompts]], count: int, chunk: int, seed: int
 ) -> dict[str, Float[Tensor, " prompt"]]:
     """Squared error of every predictor on each of ``count`` prompts, drawn with ``draw(count, seed)``, at most
     ``chunk`` at a time."""
@@ -67,7 +77,7 @@ def depth_label(layer: int) -> str:
     return f"read-out after {layer} layer{'s' * (layer != 1)}"
 
 
-def labels_of(panels: Sequence[Panel]) -> dict[str, str]:
+def labels_of(panels: Sequence[Panel[Any]]) -> dict[str, str]:
     return {name: label for panel in panels for name, label in panel.labels.items()}
 
 

@@ -46,6 +46,7 @@ def from_plain(kind: Any, value: Any, where: str) -> Any:
         ]
         if missing:
             raise LayoutError(f"{where} has no {', '.join(missing)}")
+        # is_dataclass speaks of classes and of their instances.
         return kind(**{n: from_plain(hints[n], value[n], f"{where}.{n}") for n in fields if n in value})  # type: ignore[operator]
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:

@@ -96,6 +96,7 @@ def predictions(
     """What the network and a fitted family predict. Both scale their sums by the number of examples that there are."""
     assert candidate.parametrisation is not None and candidate.fit is not None  # a scored candidate has both
     drawn, context = gram_prompts(prompts, model.spec), prompts.context
+    # Every family is a dataclass with a scale, which its protocol does not say.
     fitted = replace(candidate.parametrisation, scale=model.spec.attention.factor(context))  # type: ignore[type-var]
     return predict(head_layers(model, context), drawn), predict(fitted.build(candidate.fit.theta), drawn)
 

@@ -122,7 +122,7 @@ def eagle(
 
 
 def machines(
-    blocks: Sequence[tuple[Float[Tensor, "d n"], Float[Tensor, "query n"]]],
+    blocks: Sequence[tuple[Float[Tensor, "d _"], Float[Tensor, "query _"]]],
     C: Float[Tensor, "d out"],
     *,
     eta: float = ETA,
@@ -224,7 +224,7 @@ def random_sketches(n: int, r: int, seed: int) -> Sketch:
     return sketch
 
 
-def diversity(blocks: Sequence[Float[Tensor, "d n"]]) -> float:
+def diversity(blocks: Sequence[Float[Tensor, "d _"]]) -> float:
     """alpha, the smallest positive eigenvalue of the mean over machines of the projectors on range(A^mu).
 
     1 when all machines span the same range, 1/M when their ranges are orthogonal. The number of iterations grows as

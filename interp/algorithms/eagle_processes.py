@@ -86,7 +86,7 @@ def _ended(workers: Sequence[BaseProcess]) -> list[int | None]:
 
 
 def run_processes(
-    blocks: Sequence[tuple[Float[Tensor, "d n"], Float[Tensor, "query n"]]],
+    blocks: Sequence[tuple[Float[Tensor, "d _"], Float[Tensor, "query _"]]],
     C: Float[Tensor, "d out"],
     rounds: int,
     *,

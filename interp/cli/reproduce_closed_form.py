@@ -88,18 +88,17 @@ def _print(rows: list[dict[str, str]], results: Mapping[str, Any]) -> None:
         shown.add_row(row["what"], row["paper"], row["ours"])
     console = Console(highlight=False)
     console.print(shown)
-    seeds = Table(box=None, pad_edge=False, header_style="bold", title="\nSeeds", title_justify="left")
-    for heading in ("keys", "seed", "verdict", "fidelity", "nearest form", "relative error", "conditions that fail"):
-        seeds.add_column(heading, overflow="fold")
+    title = "\nSeeds (* began near the construction)"
+    seeds = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for heading in ("keys", "seed", "verdict", "fidelity", "conditions that fail"):
+        seeds.add_column(heading, overflow="fold", no_wrap=heading == "verdict")
     for form, entry in results["seeds"].items():
         for row in entry["rows"]:
             seeds.add_row(
                 form,
-                str(row["seed"]) + ("" if row["start"] == "random" else f" ({row['start']})"),
+                str(row["seed"]) + ("" if row["start"] == "random" else "*"),
                 row["verdict"],
                 interval(row["fidelity"], (None, None)),
-                str(row["form"]),
-                "—" if row["relative_error"] is None else f"{row['relative_error']:.2g}",
                 ", ".join(row["failed"]),
             )
     console.print(seeds)

@@ -103,7 +103,7 @@ def analyse_simple_regression(
     progress("measuring losses")
     recovered = _Recovered.of(closed, closest, scored, rivals, chosen)
     panels = [_network_panel(model), _recovered_panel(recovered), _baselines(task, keys, prompts, seeds[3])]
-    squares = squared_errors(lambda n, s: task.sample(n, s), panels, LOSS_PROMPTS, LOSS_PROMPTS, seeds[4])  # type: ignore[arg-type]
+    squares = squared_errors(task.sample, panels, LOSS_PROMPTS, LOSS_PROMPTS, seeds[4])
     losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
     mse = {entry.name: entry.mse for entry in losses}
@@ -190,21 +190,21 @@ class _Recovered:
         return f"{'recovered algorithm' if self.recognized else 'closest'} ({self.name})"
 
 
-def _network_panel(model: LinearTransformer) -> Panel:
+def _network_panel(model: LinearTransformer) -> Panel[SimplePrompts]:
     return Panel(
         labels={"network": "the network"},
-        predict=lambda drawn: {"network": run_model(model, *drawn.inputs(model.spec)).prediction[:, None]},  # type: ignore[attr-defined]
+        predict=lambda drawn: {"network": run_model(model, *drawn.inputs(model.spec)).prediction[:, None]},
     )
 
 
-def _recovered_panel(recovered: _Recovered) -> Panel:
+def _recovered_panel(recovered: _Recovered) -> Panel[SimplePrompts]:
     return Panel(
         labels={"recovered": recovered.label},
-        predict=lambda drawn: {"recovered": recovered.predict(drawn)[:, None]},  # type: ignore[arg-type]
+        predict=lambda drawn: {"recovered": recovered.predict(drawn)[:, None]},
     )
 
 
-def _baselines(task: SimpleRegression, keys: str, prompts: int, seed: int) -> Panel:
+def _baselines(task: SimpleRegression, keys: str, prompts: int, seed: int) -> Panel[SimplePrompts]:
     """Zero, the mean label, two gradient steps tuned to the task, and least squares itself."""
     drawn = task.sample(max(prompts // 2, 1024), seed)
     (tuned,) = fit_rivals(drawn, keys, drawn.least_squares().prediction, 2, seed, ("preconditioned-gd",))
@@ -225,7 +225,7 @@ def _baselines(task: SimpleRegression, keys: str, prompts: int, seed: int) -> Pa
         "preconditioned-gd-2": "two preconditioned gradient steps, tuned to the task",
         "oracle": "least squares, the target",
     }
-    return Panel(labels=labels, predict=run)  # type: ignore[arg-type]
+    return Panel(labels=labels, predict=run)
 
 
 # --- rows and words -------------------------------------------------------------------------------------------------

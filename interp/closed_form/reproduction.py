@@ -15,11 +15,12 @@ from typing import Any
 from interp.checkpoints.opening import Checkpoint
 from interp.closed_form.analysis import analyse_simple_regression
 from interp.closed_form.law import construction_errors, fit_law, law_points
+from interp.models.specification import Keys
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["FORMS", "measured_construction", "seed_rows", "shipped_results", "summary_rows"]
 
-FORMS = ("context", "all")
+FORMS: tuple[Keys, ...] = ("context", "all")
 SEED_PROMPTS = 1024
 
 
@@ -30,7 +31,7 @@ def shipped_results() -> dict[str, Any]:
 
 def measured_construction() -> dict[str, Any]:
     """The constructions' errors, the points of the law and the law, for both forms."""
-    points = {keys: law_points(keys) for keys in FORMS}  # type: ignore[arg-type]
+    points = {keys: law_points(keys) for keys in FORMS}
     return {
         "errors": [dataclasses.asdict(row) for row in construction_errors()],
         "points": {keys: [dataclasses.asdict(p) for p in found] for keys, found in points.items()},

@@ -166,6 +166,7 @@ def _fit(
     for start in range(STARTS):
         theta = (0.1 if start == 0 else 0.5) * torch.randn(count, generator=generator, dtype=torch.float64)
         theta[:: count // steps] = 0.3  # the first number of every step is a step size
+        # The stub of scipy knows jac as a word only.
         found = least_squares(residual, theta.numpy(), jac=slope, x_scale="jac", max_nfev=EVALUATIONS)  # type: ignore[arg-type]
         if found.cost < cost:
             best, cost = found.x, found.cost

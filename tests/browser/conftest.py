@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from explored_pages import HOSTILE, Explorer, Open, network, opened_page, regauged
+from explored_pages import HOSTILE, PATIENCE, Explorer, Open, network, opened_page, regauged
 
 from interp.checkpoints.canonical import write_checkpoint
 from interp.exploration import explore
@@ -102,6 +102,7 @@ def open_report(
         context = browser.new_context(
             viewport={"width": 1280, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, offline=True
         )
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         opened = Opened(page=page, url=path.as_uri())

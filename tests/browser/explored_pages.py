@@ -80,7 +80,7 @@ class Explorer:
         self.page.mouse.move(0, 0)
         self.page.wait_for_timeout(150)  # plotly answers the pointer with a delay
         self.page.mouse.move(*self.place(row, column))
-        self.page.locator("#heat .hoverlayer .hovertext").first.wait_for(timeout=5000)
+        self.page.locator("#heat .hoverlayer .hovertext").first.wait_for()
         lines = self.page.locator("#heat .hoverlayer .hovertext tspan.line")
         found = lines.all_text_contents() or [self.page.locator("#heat .hoverlayer .hovertext").text_content()]
         return [" ".join(line.split()) for line in found]
@@ -98,6 +98,18 @@ class Explorer:
 
 
 Open = Callable[..., Explorer]
+PATIENCE = 120_000  # milliseconds: how long a busy machine may take for what an idle one does at once
+
+
+def comes_to(page: Any, expression: str, wanted: Any) -> Any:
+    """What the expression gives once it is ``wanted``, or after all patience."""
+    shown = page.evaluate(expression)
+    for _ in range(PATIENCE // 200):
+        if shown == wanted:
+            break
+        page.wait_for_timeout(200)
+        shown = page.evaluate(expression)
+    return shown
 
 
 def opened_page(browser: Any, path: Path, fragment: str, width: int = 1280, scheme: str = "light") -> Explorer:
@@ -105,6 +117,7 @@ def opened_page(browser: Any, path: Path, fragment: str, width: int = 1280, sche
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True, accept_downloads=True
     )
+    context.set_default_timeout(PATIENCE)
     opened = Explorer(context.new_page(), path.as_uri(), [], [])
 
     def route(handler: Any) -> None:

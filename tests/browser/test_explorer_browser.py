@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explored_pages import CLIPPED, NAMES, Open
+from explored_pages import CLIPPED, NAMES, Open, comes_to
 
 from interp.exploration import explore
 
@@ -23,9 +23,9 @@ def test_opens_offline_and_fits(show: Open, kind: str) -> None:
         opened.page.emulate_media(color_scheme=scheme)
         for m in ("Q", "copy", "left"):
             opened.choose("m", m)
-            opened.page.wait_for_timeout(250)  # plots follow the size of the window with a delay
-            assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-            assert opened.page.evaluate(CLIPPED) == []
+            # plots follow the size of the window with a delay
+            assert comes_to(opened.page, f"document.documentElement.scrollWidth <= {width}", True)
+            assert comes_to(opened.page, CLIPPED, []) == []
     assert opened.page.locator("#heat .xtitle, #heat .ytitle").count() == 2
     assert opened.elsewhere() == []
     assert opened.complaints == []

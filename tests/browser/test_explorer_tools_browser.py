@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explored_pages import NAMES, Open, network
+from explored_pages import NAMES, PATIENCE, Open, network
 
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
@@ -220,6 +220,7 @@ def test_works_in_a_notebooks_frame(show: Open, pages: dict[str, Any], tmp_path:
     frame = ExplorerPage(text=text, thinned="")._repr_html_()
     (tmp_path / "notebook.html").write_text(f"<!DOCTYPE html>{frame}", encoding="utf-8")
     context = browser.new_context(offline=True)
+    context.set_default_timeout(PATIENCE)
     page, complaints = context.new_page(), []
     page.on("console", lambda m: complaints.append(m.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from explored_pages import CLIPPED, comes_to
 
 from interp.reports.numbers import estimate
 from interp.results import Analysis
@@ -55,19 +56,8 @@ def hover(opened: Any, plot: str, x: float, y: float | str) -> str:
     opened.page.wait_for_timeout(150)  # plotly answers the pointer with a delay
     opened.page.mouse.move(*place)
     label = opened.page.locator(f"#{plot} .hoverlayer .hovertext")
-    label.first.wait_for(timeout=5000)
+    label.first.wait_for()
     return " ".join(label.first.text_content().split())
-
-
-CLIPPED = """() => [...document.querySelectorAll(".plot")].flatMap((plot) => {
-    const box = plot.getBoundingClientRect();
-    return [...plot.querySelectorAll("svg.main-svg text")]
-        .filter((text) => text.textContent && !text.closest(".modebar"))
-        .map((text) => [text.textContent, text.getBoundingClientRect()])
-        .filter(([, r]) => r.width && (r.left < box.left - 1 || r.right > box.right + 1
-                                       || r.top < box.top - 1 || r.bottom > box.bottom + 1))
-        .map(([text]) => `${plot.id}: ${text}`);
-})"""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,10 +68,10 @@ def test_opens_offline_and_fits(open_report: Open, kind: str) -> None:
     for width, scheme in ((1280, "light"), (390, "dark")):
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_timeout(300)  # plots follow the size of the window with a delay
         assert plots(opened) or kind == "empty"
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(CLIPPED) == []
+        # plots follow the size of the window with a delay
+        assert comes_to(page, f"document.documentElement.scrollWidth <= {width}", True)
+        assert comes_to(page, CLIPPED, []) == []
         for plot in plots(opened):
             titles = page.locator(f"#{plot} .xtitle, #{plot} .ytitle").all_text_contents()
             assert len(titles) == (1 if plot.startswith(("plot-losses", "plot-omegas")) else 2), plot

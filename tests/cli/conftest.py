@@ -20,7 +20,6 @@ from interp.cli.main import main
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
-FEW = "128"  # prompts: enough to recover a planted network
 OMEGA = {"xx": (-0.02, -0.01), "xy": (-0.003, 0.002), "yx": (-0.05, -0.08), "yy": (-0.004, -0.005)}  # by layer
 
 

@@ -182,7 +182,7 @@ def test_processes_give_the_result_of_one_and_send_c_and_d_alone(count: int) -> 
 def test_a_failing_process_is_reported() -> None:
     problem = small()
     with pytest.raises(UsageError, match="ended with"):
-        run_processes([(problem.A, problem.B), (problem.A[:5], problem.B)], problem.C, rounds=2)
+        run_processes([(problem.A, problem.B), (problem.A[:, :5], problem.B)], problem.C, rounds=2)
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
