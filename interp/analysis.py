@@ -230,7 +230,7 @@ def _completion(
     notes.append(
         f"further evidence: skipped, because {ASKED}"
         if verdict_only
-        else f"probes and what noise does: skipped, because the task is {task.name}"
+        else f"probes and what noise does: skipped, because the task is {task.name.replace('_', ' ')}"
     )
     return {
         "layers": describe_layers(network, spec, found.live, found.candidates, chosen),

@@ -150,7 +150,9 @@ def verdict(
         elif law is not None:
             what += f" It is not EAGLE, whose steps follow the norm of A from layer to layer: {law.why}"
             much = law.explained is not None and law.explained > 0.5
-            what += f", though the norm explains {law.explained:.0%} of how they change." if much else "."
+            what += (
+                f", though the norm explains {100 * (law.explained or 0.0):.0f} % of how they change." if much else "."
+            )
     elif best is not None:
         what = (
             f"Unrecognized: no family explains its predictions. The closest is {best.family.name}, "

@@ -205,7 +205,7 @@ def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamm
     elif beyond[worst] > 0:
         why = f"{(*eta, *gamma)[worst].name} is off by a factor of {math.exp(abs(off[worst])):.2f}"
     elif left > min(LEFT * total + sum(e**2 for e in errors), MOST * total):
-        why = f"it leaves {left / total:.0%} of how the steps change over the layers"
+        why = f"it leaves {100 * left / total:.0f} % of how the steps change over the layers"
     else:
         holds, why = True, f"no layer is off by more than a factor of {spread:.2f}"
     return law(

@@ -324,7 +324,7 @@ def _verdict(
         f"{words} {losses[name]:.4g}"
         for name, words in (
             ("network", "half the squared error"), ("null", "predicting zero"), ("gd-1", "one gradient step"),
-            ("prop-2", "proposition 2"), ("ridge", "exact ridge"),
+            ("prop-2", "preconditioned gradient steps"), ("ridge", "exact ridge"),
         )
         if losses.get(name) is not None
     )  # fmt: skip

@@ -54,7 +54,9 @@ FLIPS = 99  # draws of signs that say what chance gives
 FALSE_POSITIVES = 1 / (FLIPS + 1)
 CONSTANT = 1e-20  # share of the mean square below which a variance is rounding
 UNDEFINED = "skipped, because the target is not defined at this position, or the same for all prompts"
-ABSENT = f"skipped, because the token holds nothing linear of the target (false positive rate {FALSE_POSITIVES:.0%})"
+ABSENT = (
+    f"skipped, because the token holds nothing linear of the target (false positive rate {100 * FALSE_POSITIVES:.0f} %)"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,15 @@ from interp.reports.plots import (
     Series,
     Table,
     axis,
+    column_height,
     curve,
     error_bars,
+    label,
     layer_axis,
     layout,
     log_axis,
+    note,
+    wrapped,
 )
 from interp.results import Analysis, Behaviour, Match, Solver
 
@@ -155,7 +159,7 @@ def shift_figure(analysis: Analysis) -> Figure | None:
     known = [max(v, _LEAST) for shift in found.shifts for v in shift.disagreement.values() if is_finite(v)]
     traces = []
     for at, name in enumerate(order):
-        aside = 0.6 * (at - (len(order) - 1) / 2) / max(len(order), 1)  # so that equal ones do not cover each other
+        aside = 0.8 * (at - (len(order) - 1) / 2) / max(len(order), 1)  # so that equal ones do not cover each other
         shifts = [(k, s, s.disagreement[name]) for k, s in enumerate(found.shifts)]
         kept = [(k, s, value) for k, s, value in shifts if is_finite(value)]
         points = [
@@ -168,23 +172,27 @@ def shift_figure(analysis: Analysis) -> Figure | None:
             for k, s, v in kept
         ]
         bounds = [s.disagreement_ci[name] for _, s, _ in kept]
-        traces.append(curve(series[name], points, log=True, lines=False) | _bars(series[name], points, bounds))
-    names = [shift.name for shift in found.shifts]
-    ends = [-0.5, len(names) - 0.5]
-    x = axis("prompts", tickvals=list(range(len(names))), ticktext=names, range=ends, showgrid=False, zeroline=False)
+        upright = curve(series[name], points, log=True, lines=False) | _bars(series[name], points, bounds)
+        traces.append(_sideways(upright))
+    names = [wrapped(shift.label) for shift in found.shifts]
+    ends = [len(names) - 0.5, -0.5]
+    y = axis("", tickvals=list(range(len(names))), ticktext=names, range=ends, showgrid=False, zeroline=False)
+    x = log_axis("disagreement", known, dense=False, most=4)
+    absent = [
+        note(label(s.reason), x=0.5, xref="paper", y=k) for k, s in enumerate(found.shifts) if s.reason is not None
+    ]
     sensed = {solver.name: share_text(solver.sensitivity, solver.sensitivity_ci) for solver in found.solvers}
     return Figure(
         name="shifts",
         finding=shift_finding(found),
         description="E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
         "matches the last layer, with the numbers tuned on the task: 0 for the same predictions. "
-        + "; ".join(f"{shift.name}: {shift.label}" for shift in found.shifts)
-        + ". In the table also how far dp/dx of the query is from the solver's weights. Bars are 95 % intervals over "
+        "The table's last row: how far dp/dx of the query is from the solver's weights. Bars are 95 % intervals over "
         "prompts.",
         panels=(
             Panel(
                 name="shifts", title="", data=traces,
-                layout=layout(x, log_axis("disagreement", known, dense=True)), height=300,
+                layout=layout(x, y, annotations=absent), height=column_height(names, len(order)),
             ),
         ),
         legend=tuple(series[name] for name in order),
@@ -199,6 +207,12 @@ def shift_figure(analysis: Analysis) -> Figure | None:
             ),
         ),
     )  # fmt: skip
+
+
+def _sideways(trace: dict[str, Any]) -> dict[str, Any]:
+    """A trace of upright values, with its values to the right."""
+    bars = {"error_x": trace["error_y"]} if "error_y" in trace else {}
+    return {key: value for key, value in trace.items() if key != "error_y"} | bars | {"x": trace["y"], "y": trace["x"]}
 
 
 def _cell(found: Behaviour, shift: int, name: str) -> str:

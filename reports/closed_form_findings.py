@@ -24,7 +24,10 @@ __all__ = [
 
 CHECK_HEADER = ("condition", "holds", "found", "asked for")
 SLOT_HEADER = ("after layers", "slot", "holds", "times", "R²", "R² in the query's row")
-HEAD_HEADER = ("layer", "head", "role", "centring R²", "of numerator", "R²", "of denominator", "R²")
+HEAD_HEADER = (
+    *("layer", "head", "role", "centring R²", "numerator", "its R²"),
+    *("denominator", "its R²"),
+)
 
 
 def checks_finding(found: ClosedForm) -> str:
@@ -47,14 +50,18 @@ def form_lines(found: ClosedForm) -> tuple[str, ...]:
     """The closed forms beside the network, and how much of it is left."""
     lines = [
         f"{form.formula}: fidelity {interval(form.fidelity, form.fidelity_ci)}, relative error "
-        f"{number(form.error, 2)}, the network is {estimate(form.slope, form.slope_stderr)} times it"
+        f"{number(form.error, 2)}; the network's predictions are {estimate(form.slope, form.slope_stderr)} times as "
+        "large"
         for form in found.forms
     ]
     keys = "the examples" if found.keys == "context" else "the examples and the query, whose y is 0"
-    lines.append(f"sums and means are over {keys}; h is the query's leverage, N the number of examples")
+    named = "; h is the query's leverage" if any("h" in form.formula for form in found.forms) else ""
+    named += ", N the number of examples" if any("N" in form.formula for form in found.forms) else ""
+    lines.append(f"sums and means are over {keys}{named}")
     if found.query_share is not None:
-        lines.append(f"{percent(found.query_share)} of the prediction's variance is read from the query's row")
-    lines.append(f"{found.weights_left} of {found.weights} numbers are not 0")
+        share = percent(found.query_share).replace("> ", "more than ")
+        lines.append(f"{share} of the prediction's variance is read from the query's row")
+    lines.append(f"{found.weights_left} of the network's {found.weights} numbers are not 0")
     return tuple(lines)
 
 

@@ -11,9 +11,9 @@ __all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_
 def completion_finding(completion: Completion) -> str:
     law = completion.law
     if law is None:
-        return "no form of gd++ explains the network, so there is no scaling law to look for"
+        return "No form of gd++ explains the network, so there is no scaling law to look for"
     verb = "holds" if law.holds else "does not hold"
-    return f"the scaling law of EAGLE {verb} ({law.statistic} |A|²): {law.why}"
+    return f"The scaling law of EAGLE {verb}, |A|² being the {law.statistic} of the batch: {law.why}"
 
 
 def step_sentence(completion: Completion) -> str:
@@ -59,16 +59,16 @@ def completion_sentences(completion: Completion) -> list[str]:
     out = []
     law = completion.law
     if law is not None and law.slope is not None:
-        error = "" if law.slope_stderr is None else f" ± {number(law.slope_stderr)}"
         out.append(
-            f"log(-ω) rises with log(1/|A|²) by {number(law.slope)}{error} over the layers (the law: 1); it explains "
-            f"{percent(law.explained)} of how the steps change. The last ω_xx is never read, and is left out"
+            f"log(-ω) rises with log(1/|A|²) by {estimate(law.slope, law.slope_stderr)} over the layers (the law: 1); "
+            f"|A|² explains {percent(law.explained)} of how the steps change. The last ω_xx is never read, and is left "
+            "out"
         )
     if completion.sketch:
         ranks = ", ".join(str(row.rank) for row in completion.sketch)
         same = [row.same for row in completion.sketch[1:] if row.same is not None]
         shared = f"; they share {percent(min(same))} or more of the first layer's subspace" if same else ""
-        out.append(f"the layers read x through projections of ranks {ranks}{shared}")
+        out.append(f"The layers read x through projections of ranks {ranks}{shared}")
     if completion.machines is not None:
         held = " | ".join(",".join(map(str, block)) for block in completion.machines.inputs)
         sends = completion.machines.numbers
@@ -81,7 +81,7 @@ def completion_sentences(completion: Completion) -> list[str]:
     low, high = completion.extraction.fidelity_ci
     if completion.extraction.fidelity is not None and low is not None and high is not None:
         out.append(
-            f"the paper's extraction (heads pruned, small weights to 0, the rest at one or two levels) predicts what "
+            f"The paper's extraction (heads pruned, small weights to 0, the rest at one or two levels) predicts what "
             f"the network predicts to R² = {interval(completion.extraction.fidelity, (low, high))}; it depends on the "
             f"gauge"
         )

@@ -21,6 +21,7 @@ __all__ = [
     "stands_in",
     "stress_finding",
     "swap_finding",
+    "whole",
 ]
 
 AGREES = 0.01  # share of the variance of the network's predictions up to which an account agrees with it
@@ -160,7 +161,7 @@ def stress_finding(analysis: Analysis) -> str:
         span = f": in training already {_span(left)} of the variance is unexplained" if left else ""
         return f"{who} is nowhere within 1 % of the network{span}"
     text = "; ".join(reach(entry) for entry in reached)
-    if all(_whole(entry) for entry in known):
+    if all(whole(entry) for entry in known):
         return f"{who} stays within 1 % of the network wherever it was tried: {text}"
     nowhere = "" if len(reached) == len(known) else ", and nowhere along the other axes"
     return f"{who} stays within 1 % of the network for {text}{nowhere}; beyond, they part"
@@ -171,7 +172,8 @@ def _span(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _whole(entry: Stress) -> bool:
+def whole(entry: Stress) -> bool:
+    """Whether the algorithm agrees wherever it was tried."""
     tried = [p.value for p in entry.points]
     return entry.agrees is not None and entry.agrees == (min(tried), max(tried))
 

@@ -18,9 +18,10 @@ from interp.reports.implicit_figures import distance_figure, filter_figure, mome
 from interp.reports.loss_figures import depth_figure, depth_profile_figure, loss_figure, profile_figure
 from interp.reports.plots import Figure
 from interp.reports.remainder_figures import remainder_figure, split_figure
+from interp.reports.task_in_words import task_name
 from interp.results import Analysis
 
-__all__ = ["figures", "regression_reason", "skipped_figures"]
+__all__ = ["behaviour_reason", "figures", "regression_reason", "skipped_figures"]
 
 _MAKERS = (
     coefficient_figure,
@@ -59,12 +60,20 @@ def regression_reason(analysis: Analysis) -> str:
     """Why there is nothing on how the network adapts to noise; empty when there is."""
     if analysis.regression is not None:
         return ""
-    task = str(analysis.task.get("name", "not named"))
-    if task != "noisy_regression":
-        return f"it is about regression with noise, and the task is {task}"
+    if analysis.task.get("name") != "noisy_regression":
+        return f"it is about regression with noise, and the task is {task_name(analysis.task)}"
     if all(family.fidelity is None for family in analysis.families):
         return "no algorithm family could be scored on this network, so nothing stands beside it"
     return "the document does not hold it"
+
+
+def behaviour_reason(analysis: Analysis) -> str:
+    """Why there is no comparison with classical solvers; empty when there is."""
+    if analysis.behaviour is not None:
+        return ""
+    if analysis.task.get("name") != "noisy_regression":
+        return f"the solvers are those of noisy regression, and the task is {task_name(analysis.task)}"
+    return "this analysis has no comparison with classical solvers; its notes may say why"
 
 
 def skipped_figures(analysis: Analysis, made: Mapping[str, Figure]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from interp.reports.numbers import DASH, Z95, estimate, interval, is_finite, number, percent, rounded
+from interp.reports.numbers import DASH, Z95, at_least, at_most, estimate, interval, is_finite, number, percent, rounded
 from interp.reports.sequence_findings import task_words
 from interp.results import Analysis, Coefficient, Family, Layer, Loss
 
@@ -21,7 +21,6 @@ __all__ = [
     "CoefficientRow",
     "Remark",
     "Status",
-    "at_least",
     "baseline_label",
     "chosen_family",
     "coefficient_finding",
@@ -43,6 +42,7 @@ __all__ = [
     "split_finding",
     "status",
     "task_sentence",
+    "unexplained_sentence",
 ]
 
 _MEANING = {
@@ -58,12 +58,17 @@ _MEANING = {
     "the input are learned faster than others.",
     "closed-form": "It computes the least-squares line of the examples in the prompt in one go: means, then a "
     "covariance and a variance by attention, then their ratio by LayerNorm, the only division that it has.",
-    "revalg": "Every head copies whole channels of earlier tokens, weighted by inner products of whole channels: one "
-    "number per pair of channels in place of a matrix. That is how causal networks take gradient steps on the states "
-    "so far, and precondition them, in context.",
+    "revalg": "Every head copies a whole channel of earlier tokens, a state say, weighted by the inner product of two "
+    "whole channels: one number per pair of channels in place of a matrix. Causal networks of this form can learn in "
+    "context how the states move, by gradient steps on the states so far, preconditioned or not.",
     "unrecognized": "None of the known algorithm families predicts what this network predicts.",
 }
 
+_REFERENCES = {  # that the loss ladder need not have
+    "true": "the true w of the prompt",
+    "gd-1": "one gradient step",
+    "nystrom": "least squares on the visible blocks (Nyström)",
+}
 DEAD = "never reaches the output, so nothing is claimed about it"
 ZERO = "the output estimate is not distinguishable from 0 at 95 %"
 ROUNDING = 1e-12  # a loss this many times smaller than another is 0 as far as float64 can tell
@@ -96,7 +101,7 @@ def loss(losses: Iterable[Loss], name: str) -> Loss | None:
 
 def baseline_label(analysis: Analysis, name: str) -> str:
     """A baseline's name for people, where the loss ladder has one."""
-    other = {"true": "the true w of the prompt"}.get(name, name)
+    other = _REFERENCES.get(name, name)
     return next((entry.label for entry in analysis.evidence.losses if entry.name == name), other)
 
 
@@ -134,10 +139,29 @@ def fidelity_sentence(analysis: Analysis) -> str:
     if verdict.fidelity is None:
         return "not measured"
     lo, hi = verdict.fidelity_ci
-    sure = "95 % interval in brackets" if lo is not None and hi is not None else "no interval"
+    sure = "the 95 % interval in brackets" if lo is not None and hi is not None else "no interval"
     value, count = interval(verdict.fidelity, verdict.fidelity_ci), analysis.evidence.held_out
-    prompts = "held-out prompts" if count is None else f"{count} held-out prompts"
-    return f"R² {value} of the network's predictions on {prompts}" + ("" if "rounding" in value else f" ({sure})")
+    prompts = f"{'' if count is None else f'{count} '}prompts that were not fitted"
+    who = f"the {_stand_in(analysis)} predicts what the network predicts"
+    if "rounding" in value:
+        return f"on {prompts} {who}, to rounding (R² = 1)"
+    return f"on {prompts} {who} to R² = {value} (1 is perfect; {sure})"
+
+
+def unexplained_sentence(analysis: Analysis) -> str:
+    """What the algorithm does not predict; empty when it was not measured."""
+    verdict = analysis.verdict
+    if verdict.fidelity is None:
+        return ""
+    left = percent(1 - verdict.fidelity)
+    who = f"The {_stand_in(analysis)} leaves"
+    if "rounding" in interval(verdict.fidelity, verdict.fidelity_ci):
+        return f"{who} nothing of the network's predictions unexplained, to rounding"
+    return f"{who} {left.replace('<', 'less than')} of the variance of the network's predictions unexplained"
+
+
+def _stand_in(analysis: Analysis) -> str:
+    return "recovered algorithm" if analysis.verdict.recognized else "closest family"
 
 
 def task_sentence(analysis: Analysis) -> str:
@@ -252,9 +276,7 @@ def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
         for remark in row.remarks:
             where.setdefault(remark, []).append(f"{row.symbol} of layer {row.layer}")
     return tuple(
-        f"{listed(places)}, {remark.short}: {remark.full}"
-        if remark.full not in (DEAD, ZERO)
-        else f"{remark.short}: {remark.full}"
+        f"{remark.short}: {remark.full}" if remark.full == DEAD else f"{listed(places)}, {remark.short}: {remark.full}"
         for remark, places in where.items()
     )
 
@@ -297,11 +319,17 @@ def loss_finding(analysis: Analysis) -> str:
     if recovered is None:
         zero = f", predicting zero {number(null.mse)}" if null else ""
         return f"The network errs by {number(network.mse)}{zero}{best}"
-    what = "recovered algorithm" if analysis.verdict.recognized else "closest family"
+    what = _stand_in(analysis)
     if recovered.excess is not None and network.excess is not None:
-        above, beside = (rounded(entry.excess, entry.excess_stderr) for entry in (recovered, network))
+        if abs(recovered.excess) < ROUNDING * network.excess:
+            return f"The {what} is the best possible prediction; the network stays {_above(network)} above its error"
+        above, beside = (_above(entry) for entry in (recovered, network))
         return f"The {what} stays {above} above the best possible error, the network {beside}"
     return f"The {what} errs by {number(recovered.mse)}, the network by {number(network.mse)}{best}"
+
+
+def _above(entry: Loss) -> str:
+    return rounded(entry.excess, entry.excess_stderr)
 
 
 def depth_finding(analysis: Analysis) -> str:
@@ -313,8 +341,8 @@ def depth_finding(analysis: Analysis) -> str:
     ends = f"from {number(mses[0])} to {number(mses[-1])}"
     if not rises:
         return f"Every layer lowers the error, {ends}"
-    who = f"layer {rises[0]} raises" if len(rises) == 1 else f"layers {listed(rises)} raise"
-    return f"The error goes {ends}; {who} it"
+    who = f"layer {rises[0]} does" if len(rises) == 1 else f"layers {listed(rises)} do"
+    return f"The error goes {ends}; {who} not lower it"
 
 
 def distance_finding(analysis: Analysis) -> str:
@@ -343,18 +371,11 @@ def split_finding(analysis: Analysis) -> str:
             f"its weights, and {broken} breaks the rotation symmetry"
         )
     where = "every layer" if len(known) > 1 else "the layer"
-    most = percent(max(layer.split.residual or 0.0 for layer in known))
+    most = at_most(max(layer.split.residual or 0.0 for layer in known))
     return (
-        f"{what[0].upper()}{what[1:]} for {at_least(least.split.block_scalar)} of the weights of {where}; at most "
+        f"{what[0].upper()}{what[1:]} for {at_least(least.split.block_scalar)} of the weights of {where}; "
         f"{most} breaks the rotation symmetry"
     )
-
-
-def at_least(share: float | None) -> str:
-    text = percent(share)
-    if text == "100 %":
-        return "all"
-    return f"more than {text[2:]}" if text.startswith("> ") else f"at least {text}"
 
 
 def _count(count: int, noun: str) -> str:

@@ -97,5 +97,6 @@ def _finding(both: Float[np.ndarray, "matrix layer head row column"], sizes: Seq
     diagonals = [np.trace(squares[..., i : i + n, j : j + n], axis1=-2, axis2=-1) for i, j, n in blocks]
     on_diagonal = np.sum(diagonals, axis=0).sum((1, 2)) / total
     where = " of the blocks" if len(blocks) > len(sizes) else ""
-    of_q, of_p = (percent(float(share)) for share in on_diagonal)
-    return f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals{where}"
+    of_q, of_p = (percent(float(share)).replace("> ", "more than ") for share in on_diagonal)
+    text = f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals{where}"
+    return text[0].upper() + text[1:]

@@ -20,7 +20,7 @@ from interp.reports import closed_form_findings, findings
 from interp.reports.causal_figures import causal_figures
 from interp.reports.causal_findings import skipped_checks
 from interp.reports.completion_findings import completion_sentences, step_sentence
-from interp.reports.figures import figures, regression_reason, skipped_figures
+from interp.reports.figures import behaviour_reason, figures, regression_reason, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
@@ -101,6 +101,8 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "open_questions": open_questions(analysis),
         "missing": skipped_figures(analysis, made),
         "no_regression": regression_reason(analysis),
+        "no_behaviour": behaviour_reason(analysis),
+        "unexplained": findings.unexplained_sentence(analysis),
         "left": tuple(remainder_sentences(analysis)),
         "completion": completion_sentences(analysis.completion) if analysis.completion is not None else (),
         "steps": step_sentence(analysis.completion) if analysis.completion is not None else "",
@@ -163,7 +165,7 @@ def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
         ("tokens", channels),
         ("attention", f"keys: {checkpoint.keys}, scale: {checkpoint.scale}"),
         ("residual stream", "yes" if checkpoint.residual else "no"),
-        ("clip", DASH if checkpoint.clip is None else number(checkpoint.clip)),
+        ("clip", DASH if checkpoint.clip is None else f"±{checkpoint.clip:g}"),
         ("prediction", f"{read} of {'every token' if checkpoint.keys == 'causal' else 'the query'}"),
         *((f"task: {name}", value) for name, value in _flat(result.task)),
     ]
@@ -171,7 +173,8 @@ def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     out: list[tuple[str, str]] = []
-    for name, value in fields.items():
+    for field, value in fields.items():
+        name = field.replace("_", " ")
         if isinstance(value, Mapping):
             out += _flat(value, f"{prefix}{name}: ")
         elif isinstance(value, (list, tuple)):

@@ -61,7 +61,8 @@ def _figure(law: Mapping[str, Any], points: list[Mapping[str, Any]]) -> Figure:
         finding=f"Keys {keys}: error² = (a/K)² + (b/r²)² + (c/G)² + (d r/(K G))² with {values}",
         description=f"Root mean square error relative to the closed form's own size, on 2000 prompts of 20 examples, "
         f"with G / r = {number(ratio, 1)}; marks are measured, dotted lines the law. On points left out of the fit the "
-        f"law is off by {law['spread']:.0%} (root mean square of the logarithm), at worst {law['worst']:.2g} times.",
+        f"law is off by {100 * law['spread']:.0f} % (root mean square of the logarithm), at worst "
+        f"{law['worst']:.2g} times.",
         panels=tuple(panels),
         legend=tuple(legend),
         table=Table(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from interp.reports.noise_findings import (
     recovered_sentence,
     trained_text,
 )
-from interp.reports.numbers import DASH, estimate, is_finite, plain
+from interp.reports.numbers import DASH, estimate, is_finite
 from interp.reports.plots import (
     Figure,
     Panel,
@@ -25,6 +24,7 @@ from interp.reports.plots import (
     Table,
     axis,
     baseline_series,
+    column_height,
     curve,
     error_bars,
     label,
@@ -36,6 +36,7 @@ from interp.reports.plots import (
     ordered_series,
     spans_decades,
     thinned,
+    wrapped,
 )
 from interp.results import Analysis, Loss, NoiseProfile, ProfileSeries
 
@@ -61,8 +62,9 @@ def loss_figure(analysis: Analysis) -> Figure | None:
     return Figure(
         name="losses",
         finding=findings.loss_finding(analysis),
-        description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label. Bars are "
-        "95 % intervals. A triangle at the edge is a value that is not above 0, or too small for the axis.",
+        description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
+        f"{_halved(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above 0, or too "
+        "small for the axis.",
         panels=panels,
         legend=(),
         table=Table(
@@ -79,6 +81,10 @@ def loss_figure(analysis: Analysis) -> Figure | None:
     )
 
 
+def _halved(analysis: Analysis) -> str:
+    return "" if analysis.sequences is None else " The losses of the sequences above are half of it."
+
+
 def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Panel:
     """Losses as points in one column, on a log axis when they span decades."""
     largest = max(value for _, value, _ in known)
@@ -87,7 +93,7 @@ def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
     edge = min(above, default=1.0) / 2
     low, high = lengths([(value, stderr) for _, value, stderr in known], log=log)
     off = [log and value < edge for _, value, _ in known]
-    names = [_wrapped(entry.label) for entry, _, _ in known]
+    names = [wrapped(entry.label) for entry, _, _ in known]
     trace = {
         "type": "scatter",
         "mode": "markers",
@@ -110,22 +116,11 @@ def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
         log_axis(title, above, dense=False, most=3) if log else axis(title, rangemode="tozero"),
         axis("", autorange="reversed", categoryorder="array", categoryarray=names),
     )
-    return Panel(name="losses", title="", data=[trace], layout=plot, height=_ladder_height(names))
+    return Panel(name="losses", title="", data=[trace], layout=plot, height=column_height(names))
 
 
 def _loss_axis(values: Sequence[float], *, log: bool) -> dict[str, Any]:
     return log_axis(_MSE, values, dense=True) if log else axis(_MSE, rangemode="tozero")
-
-
-def _wrapped(text: str) -> str:
-    """A tick label in two lines of at most 24 characters, which leave a narrow screen room for the plot. The whole text
-    is in the hover and in the table."""
-    return "<br>".join(label(line) for line in textwrap.wrap(plain(text), 24, max_lines=2, placeholder="…"))
-
-
-def _ladder_height(names: Sequence[str]) -> int:
-    lines = max((name.count("<br>") + 1 for name in names), default=1)
-    return 80 + max(len(names), 2) * (10 + 17 * lines)
 
 
 def depth_figure(analysis: Analysis) -> Figure | None:
@@ -138,20 +133,22 @@ def depth_figure(analysis: Analysis) -> Figure | None:
     points = [Point(i, mse, stderr, f"after {_layers(i)}: {estimate(mse, stderr)}") for i, mse, stderr in known]
     trace = curve(series, points, log=log)
     shapes, notes = [], []
+    lowest = findings.ROUNDING * max(mse for _, mse, _ in known)  # what is less is 0, and has no place on a log axis
     for name, title in (("null", "predict zero"), ("oracle", "optimum")):
         reference = findings.loss(analysis.evidence.losses, name)
-        if reference is None or not is_finite(reference.mse) or (log and reference.mse <= 0):
+        if reference is None or not is_finite(reference.mse) or (log and reference.mse < lowest):
             continue
         line = {"color": "var(--muted)", "dash": "dash", "width": 1.5}
         shapes.append(
             {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": reference.mse, "y1": reference.mse, "line": line}
         )
         height = math.log10(reference.mse) if log else reference.mse  # annotations on a log axis are placed by exponent
-        # The curve falls from the upper line on the left to the lower one on the right: the labels keep clear of it.
+        # The curve falls from the upper line on the left to the lower one on the right: the labels keep clear of it,
+        # and of the axis below.
         place = (
             {"x": 1, "xanchor": "right", "yanchor": "bottom"}
             if name == "null"
-            else {"x": 0, "xanchor": "left", "yanchor": "top"}
+            else {"x": 0, "xanchor": "left", "yanchor": "bottom"}
         )
         notes.append(note(title, xref="paper", y=height, **place))
     depths = layer_axis([i for i, _, _ in known], "layers run before reading out")
@@ -160,7 +157,7 @@ def depth_figure(analysis: Analysis) -> Figure | None:
         name="depth",
         finding=findings.depth_finding(analysis),
         description="The prediction is read out after every layer as if it were the last; in squared units of the "
-        "label. Bars are 95 % intervals.",
+        f"label.{_halved(analysis)} Bars are 95 % intervals.",
         panels=(Panel(name="depth", title="", data=[trace], layout=plot, height=340),),
         legend=(),
         table=Table(

@@ -8,7 +8,19 @@ from __future__ import annotations
 import math
 from typing import TypeGuard
 
-__all__ = ["DASH", "Z95", "estimate", "interval", "is_finite", "number", "percent", "plain", "rounded"]
+__all__ = [
+    "DASH",
+    "Z95",
+    "at_least",
+    "at_most",
+    "estimate",
+    "interval",
+    "is_finite",
+    "number",
+    "percent",
+    "plain",
+    "rounded",
+]
 
 DASH = "—"  # stands for "there is no such number"
 Z95 = 1.959964  # a 95 % interval is the estimate +- Z95 standard errors
@@ -118,6 +130,20 @@ def percent(share: float | None) -> str:
     if rest < 5e-5:
         return f"{value:.0f} %" if rest == 0 else f"{'<' if value < 50 else '>'} {0.0001 if value < 50 else 99.9999} %"
     return f"{value:.{min(max(1 - _exponent(rest), 0), 4)}f} %"
+
+
+def at_least(share: float | None) -> str:
+    text = percent(share)
+    if text == "100 %":
+        return "all"
+    return f"more than {text[2:]}" if text.startswith("> ") else f"at least {text}"
+
+
+def at_most(share: float | None) -> str:
+    text = percent(share)
+    if text == "0 %":
+        return "nothing"
+    return f"less than {text[2:]}" if text.startswith("< ") else f"at most {text}"
 
 
 def plain(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from interp.reports import findings
-from interp.reports.evidence_findings import algorithm, reach, stands_in
+from interp.reports.evidence_findings import algorithm, reach, stands_in, whole
 from interp.reports.noise_findings import layers_named
 from interp.reports.numbers import interval, is_finite, percent
 from interp.results import Analysis
@@ -61,6 +61,8 @@ def _prompts(analysis: Analysis) -> Iterator[str]:
     where = "; ".join(reached)
     if not reached:
         yield f"What it does on other prompts: even on those of training the {algorithm(analysis)} is off by over 1 %"
+    elif all(whole(entry) for entry in known):
+        yield f"What it does on prompts beyond those tried: {where}"
     else:
         yield f"What it does on prompts beyond {where}: there the {algorithm(analysis)} is off by over 1 %, or untried"
 
@@ -83,6 +85,7 @@ def _numbers(analysis: Analysis) -> Iterator[str]:
 def _rest(analysis: Analysis) -> Iterator[str]:
     skipped = [note for note in findings.notes(analysis) if "skipped" in note]
     if skipped:
-        yield f"What {len(skipped)} skipped check{'s' * (len(skipped) != 1)} would have shown; the reasons are listed"
+        named = findings.listed([note.partition(":")[0] for note in skipped])
+        yield f"What skipped parts would have shown ({named}); the notes under what is left say why"
     if not analysis.probes and not skipped:
         yield "What can be read inside it: no probes were run"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ __all__ = [
     "Table",
     "axis",
     "baseline_series",
+    "column_height",
     "curve",
     "error_bars",
     "label",
@@ -39,6 +41,7 @@ __all__ = [
     "ordered_series",
     "spans_decades",
     "thinned",
+    "wrapped",
 ]
 
 _Item = TypeVar("_Item")
@@ -112,6 +115,18 @@ class Point:
 def label(text: str) -> str:
     """Text from a file, as plotly must be given it to show it and nothing else."""
     return html.escape(plain(text))
+
+
+def wrapped(text: str) -> str:
+    """A tick label in two lines of at most 24 characters, which leave a narrow screen room for the plot. The whole text
+    is in the hover and in the table."""
+    return "<br>".join(label(line) for line in textwrap.wrap(plain(text), 24, max_lines=2, placeholder="…"))
+
+
+def column_height(names: Sequence[str], marks: int = 1) -> int:
+    """Of a plot that has these tick labels below each other, each with so many marks beside it."""
+    lines = max((name.count("<br>") + 1 for name in names), default=1)
+    return 80 + max(len(names), 2) * (10 + max(17 * lines, 9 * marks))
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from interp.reports.probe_findings import (
     probe_finding,
     probe_groups,
     published_finding,
+    target_words,
     where_text,
 )
 from interp.results import ProbeScore
@@ -88,12 +89,13 @@ def _map(name: str, group: ProbeGroup) -> Figure:
     else:
         panels = (_whole_map(name, group),)
     doubt = "Marked ·" if _narrow(group) else "In brackets"
+    words = target_words(group.targets)
     return Figure(
         name=name,
         finding=probe_finding(group),
         description="R² on prompts that the probe has not seen, from 0 (pale, or below) to 1; 0 layers: the input. "
         f"{doubt}: not clearly above all its controls, so it says nothing of what training put there. "
-        "A blank cell has no score.",
+        f"A blank cell has no score.{f' Of the targets, {words}.' if words else ''}",
         panels=panels,
         legend=(),
         table=Table(

@@ -20,6 +20,7 @@ __all__ = [
     "probe_finding",
     "probe_groups",
     "published_finding",
+    "target_words",
     "where_text",
 ]
 
@@ -36,6 +37,34 @@ KINDS = {
     "attention-linear": "a learned mean of the context's tokens, linearly",
     "attention-mlp": "a learned mean of the context's tokens, by an MLP",
 }
+
+
+_TARGETS = {
+    "w": "the true weights of the prompt",
+    "w-ols": "the least-squares weights",
+    "w-ridge": "the weights of ridge regression with the true noise",
+    "alpha": "Xᵀy",
+    "noise": "the noise level of the prompt",
+    "label": "the token's label, without noise",
+    "current": "the token's own input or state",
+    "preconditioned": "the token's input or state times the inverse of the inputs' second moments and the noise",
+    "preconditioned-published": "the same by the six steps of arXiv 2309.05858",
+    "next": "the next state",
+}
+_NUMBERED = {
+    "chebyshev": "the same by {} steps of Chebyshev iteration",
+    "previous": "the state {} tokens before",
+}
+
+
+def target_words(names: Sequence[str]) -> str:
+    """What targets are, as far as they are known: ``w is the true weights of the prompt; …``."""
+    told = []
+    for name in names:
+        family, _, number_ = name.rpartition("-")
+        words = _TARGETS.get(name) or _NUMBERED.get(family, "").format(number_)
+        told += [f"{name} is {words}"] if words else []
+    return "; ".join(told)
 
 
 def depth_text(layers: int) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from interp.reports.findings import at_least, chosen_family, listed, loss
+from interp.reports.findings import chosen_family, listed, loss
 from interp.reports.noise_findings import layers_named
-from interp.reports.numbers import DASH, estimate, interval, is_finite, number, percent
+from interp.reports.numbers import DASH, at_least, estimate, interval, is_finite, number, percent
 from interp.results import Analysis, OmegaEffect, Preconditioner, Remainder
 
 __all__ = [

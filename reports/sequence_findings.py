@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interp.reports.numbers import DASH, estimate, interval, number, percent
+from interp.reports.numbers import DASH, at_most, estimate, interval, number, percent
 from interp.reports.plots import Table
 from interp.results import Analysis, Coefficient, SequenceLoss, Sequences
 
@@ -93,6 +93,7 @@ def _losses(found: Sequences) -> Part | None:
         finding = f"The network's loss is {number(network.loss)}" + (f"; {', '.join(beside)}" if beside else "")
     notes = (
         f"± is one standard error over {found.prompts} fresh sequences, the same for all; positions count from 0",
+        "proposition 2 of arXiv 2309.05858: gradient steps on states that were preconditioned by learned steps; "
         "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
     )
     return Part(
@@ -124,7 +125,7 @@ def _gradient_step(found: Sequences) -> Part | None:
         name="gradient-step",
         title="As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s",
         finding=finding,
-        table=Table(header=("", "value ± stderr"), rows=rows),
+        table=Table(header=("number", "value ± stderr"), rows=rows),
     )
 
 
@@ -165,7 +166,7 @@ def _maps(analysis: Analysis) -> Part | None:
 
 def _kind(kind: str) -> str:
     return {
-        "published": "block means, dearest kept",
+        "published": "block means, those that matter most kept",
         "weights": "recovered, by weights",
         "refit": "recovered, refitted",
     }.get(kind, kind)
@@ -189,7 +190,9 @@ def _compression(found: Sequences) -> Part | None:
         name="compression",
         title="Compressed to block-scalar heads",
         finding=finding,
-        table=Table(header=("per head", "numbers", "loss ± stderr", "ratio ± stderr", "fidelity", ""), rows=rows),
+        table=Table(
+            header=("per head", "numbers", "loss ± stderr", "ratio ± stderr", "fidelity", "which numbers"), rows=rows
+        ),
         notes=("ratio: to the network's loss on the same held-out sequences; numbers: those that have a say",),
     )
 
@@ -213,7 +216,7 @@ def _interpolation(found: Sequences) -> Part | None:
         name="interpolation",
         title="From the network (0) to its block means (1), in the products Q and P",
         finding=finding,
-        table=Table(header=("α", "loss ± stderr"), rows=rows),
+        table=Table(header=("share of the way", "loss ± stderr"), rows=rows),
     )
 
 
@@ -261,9 +264,9 @@ def _ranking(found: Sequences) -> Part | None:
     )
     return Part(
         name="ranking",
-        title="The dearest numbers of the recovered heads",
+        title="The numbers of the recovered heads that matter most",
         finding="What each costs in fidelity when it is set to 0, to second order",
-        table=Table(header=("layer", "head", "", "entry", "value", "cost"), rows=rows),
+        table=Table(header=("layer", "head", "matrix", "entry", "value", "cost"), rows=rows),
     )
 
 
@@ -288,4 +291,4 @@ def _outside(analysis: Analysis) -> str:
     known = [layer.split.residual for layer in analysis.layers if layer.split.residual is not None]
     if not known:
         return "No layer has weights that have a say"
-    return f"Of the layers' gauge-free weights at most {percent(max(known))} is neither block-scalar nor a trace"
+    return f"Of the layers' gauge-free weights {at_most(max(known))} is neither block-scalar nor a trace"

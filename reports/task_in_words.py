@@ -8,13 +8,18 @@ from typing import Any
 from interp.reports.findings import listed
 from interp.reports.numbers import DASH
 
-__all__ = ["task_in_words"]
+__all__ = ["task_in_words", "task_name"]
 
 _SYSTEMS = {
     "orthogonal": "orthogonal, drawn anew for every sequence and never shown",
     "contracting": "a contraction, drawn anew for every sequence and never shown",
     "fixed": "the same for all sequences",
 }
+
+
+def task_name(task: Mapping[str, Any]) -> str:
+    """``matrix completion`` for matrix_completion."""
+    return str(task.get("name", "not named")).replace("_", " ")
 
 
 def task_in_words(task: Mapping[str, Any]) -> str:
@@ -32,12 +37,16 @@ def _noise(task: Mapping[str, Any]) -> str:
     """What is said of sigma, or nothing."""
     law = task.get("noise")
     kind, level = next(iter(law.items()), ("", "")) if isinstance(law, Mapping) else ("", "")
-    levels = [str(v) for v in level] or [DASH] if isinstance(level, (list, tuple)) else [str(level)]
+    levels = [_level(v) for v in level] or [DASH] if isinstance(level, (list, tuple)) else [_level(level)]
     return {
         "uniform": f"the size σ differs from prompt to prompt, between {listed(levels, most=2)}",
         "choice": f"the size σ is one of {listed(levels, most=8)}",
         "fixed": f"the size σ is {levels[0]}",
     }.get(str(kind), "")
+
+
+def _level(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
 def _regression(task: Mapping[str, Any]) -> str:

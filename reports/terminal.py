@@ -231,7 +231,8 @@ def _families(analysis: Analysis) -> tuple[RenderableType, ...]:
     for row in analysis.families:
         fidelity = interval(row.fidelity, row.fidelity_ci)
         mark, style = ("→", "bold") if row.chosen else ("", "")
-        table.add(mark, row.name, str(row.parameters), fidelity, number(row.mse), style=style)
+        numbers = DASH if row.fidelity is None and not row.parameters else str(row.parameters)
+        table.add(mark, row.name, numbers, fidelity, number(row.mse), style=style)
     why = [f"{row.name}: {row.why}" for row in analysis.families if row.why]
     return section("Families, smallest first", findings.family_finding(analysis), table, items(why))
 

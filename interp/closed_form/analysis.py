@@ -244,7 +244,8 @@ def _scored(rival: Rival, form: Form, halves: Sequence[tuple[SimplePrompts, Tens
 
 
 def _overruled(scored: Sequence[Scored]) -> Mapping[str, str]:
-    return {s.name: f"leaves {1 / max(s.ratio, 1e-300):.2g} times the squared error of the closed form" for s in scored}
+    times = {s.name: float(f"{1 / max(s.ratio, 1e-300):.2g}") for s in scored}
+    return {name: f"leaves {value:g} times the squared error of the closed form" for name, value in times.items()}
 
 
 def _form_rows(

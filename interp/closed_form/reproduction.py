@@ -82,8 +82,9 @@ def summary_rows(results: Mapping[str, Any]) -> list[dict[str, str]]:
             {
                 "what": f"its error, keys {law['keys']}: root of the sum of squares of a/K, b/r², c/G, d r/(K G)",
                 "paper": "not available",
-                "ours": f"a {values[0]}, b {values[1]}, c {values[2]}, d {values[3]}; off by {law['spread']:.0%} (rms) "
-                f"and {law['worst']:.2g} times (worst) on {law['points']} points left out",
+                "ours": f"a {values[0]}, b {values[1]}, c {values[2]}, d {values[3]}; off by "
+                f"{100 * law['spread']:.0f} % (root mean square) and "
+                f"{law['worst']:.2g} times (worst) on {law['points']} points left out",
             }
         )
     for form, entry in results["seeds"].items():

@@ -5,6 +5,7 @@ All tolerances are the named constants below. A condition that cannot be measure
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -76,7 +77,8 @@ def _invariance(quantity: str, rescaled: Sequence[Rescaled]) -> Check:
         passed=bool(far) and all(_keeps(r) for r in far),
         found=f"fidelity with all {quantity} "
         + ", ".join(f"times {factor:g}: {_number(value)}" for factor, value in found.items())
-        + f" (at least {outside:.0%} of these prompts lie outside 95 % of the task's); the best gradient method there "
+        + f" (at least {100 * outside:.0f} % of these prompts lie outside 95 % of the task's); the best gradient "
+        + "method there "
         + _number(best),
         bar=f"{INVARIANT} or more, and surely more than any gradient method",
     )
@@ -124,8 +126,8 @@ def _destroyed(form: Form, replacements: Sequence[Replacement], divides: int | N
 def _number(value: float | None) -> str:
     if value is None:
         return "undefined"
-    if 0 < 1 - value < 1e-3:
-        return f"1 - {1 - value:.1g}"
+    if 0 < 1 - value < 1e-3:  # not rounded to 1
+        return f"{value:.{min(1 - math.floor(math.log10(1 - value)), 12)}f}"
     return f"{value:.3g}"
 
 

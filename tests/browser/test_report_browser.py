@@ -74,7 +74,7 @@ def test_opens_offline_and_fits(open_report: Open, kind: str) -> None:
         assert comes_to(page, CLIPPED, []) == []
         for plot in plots(opened):
             titles = page.locator(f"#{plot} .xtitle, #{plot} .ytitle").all_text_contents()
-            assert len(titles) == (1 if plot.startswith(("plot-losses", "plot-omegas")) else 2), plot
+            assert len(titles) == (1 if plot.startswith(("plot-losses", "plot-omegas", "plot-shifts")) else 2), plot
     assert page.locator("main section").count() >= (5 if kind.startswith("probes") else 8)
     assert opened.requests == [opened.url]
     assert opened.complaints == []

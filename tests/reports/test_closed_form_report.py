@@ -29,7 +29,7 @@ def test_the_terminal_says_which_conditions_hold() -> None:
     assert text.startswith("RECOGNIZED: CLOSED-FORM")
     assert "All 2 conditions of the closed form hold" in text
     assert "slot 0: -(x - mean), slot 1: a constant; 1 of the slots hold mixtures" in text
-    assert "numerator and denominator" in text and "120 of 229 numbers are not 0" in text
+    assert "numerator and denominator" in text and "120 of the network's 229 numbers are not 0" in text
     failed = printed(synthetic_kinds.many()["not-closed-form"])
     assert failed.startswith("NOT RECOGNIZED") and "not: division" in failed
 

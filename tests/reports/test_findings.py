@@ -75,7 +75,7 @@ def test_depth_finding_names_the_layers_that_raise_the_error() -> None:
     assert findings.depth_finding(base).startswith("Every layer lowers the error, from 10.02 to 3.246")
     losses = tuple(Loss(name="", label="", mse=mse, stderr=0.1) for mse in (10.0, 5.0, 6.0, 3.0))
     raised = dataclasses.replace(base, evidence=dataclasses.replace(base.evidence, depth_losses=losses))
-    assert findings.depth_finding(raised) == "The error goes from 10.00 to 3.000; layer 1 raises it"
+    assert findings.depth_finding(raised) == "The error goes from 10.00 to 3.000; layer 1 does not lower it"
 
 
 def test_distance_finding_names_the_closest_baseline() -> None:
@@ -149,9 +149,9 @@ def test_no_formula_without_a_family(kind: str) -> None:
 @pytest.mark.parametrize(
     ("noise", "said"),
     [
-        ({"uniform": [0.0, 5.0]}, "of the noise the size σ differs from prompt to prompt, between 0.0 and 5.0."),
-        ({"choice": [1.0, 3.0]}, "of the noise the size σ is one of 1.0 and 3.0."),
-        ({"fixed": 0.0}, "of the noise the size σ is 0.0."),
+        ({"uniform": [0.0, 5.0]}, "of the noise the size σ differs from prompt to prompt, between 0 and 5."),
+        ({"choice": [1.0, 3.0]}, "of the noise the size σ is one of 1 and 3."),
+        ({"fixed": 0.0}, "of the noise the size σ is 0."),
         ("damaged", "never shown."),
         ({"uniform": []}, "between —."),
     ],

@@ -130,7 +130,7 @@ def test_figures_are_valid_plotly(any_analysis: Analysis) -> None:
         for panel in figure.panels:
             go.Figure(data=panel.data, layout=panel.layout)  # raises for an unknown or ill-typed property
             for axis in ("xaxis", "yaxis"):
-                assert panel.layout[axis]["title"]["text"] or panel.name.startswith(("losses", "omegas"))
+                assert panel.layout[axis]["title"]["text"] or panel.name.startswith(("losses", "omegas", "shifts"))
 
 
 def test_points_of_the_coefficient_figure_are_the_coefficients() -> None:

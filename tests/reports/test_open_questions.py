@@ -48,7 +48,10 @@ def test_layers_that_the_algorithm_does_not_fit() -> None:
 
 def test_prompts_that_were_not_tried() -> None:
     assert "none were tried" in said(changed(stress=()))
-    assert "beyond 5 to 80 examples" in said(changed(stress=made.stress()))
+    whole = made.stress()
+    assert "beyond those tried: 5 to 80 examples" in said(changed(stress=whole))
+    less = (dataclasses.replace(whole[0], agrees=(5.0, 20.0)), *whole[1:])
+    assert "beyond 5 to 20 examples" in said(changed(stress=less)) and "off by over 1 %" in said(changed(stress=less))
     assert "even on those of training" in said(changed(stress=made.stress(left=0.4)))
 
 
