@@ -84,8 +84,10 @@ class Cell:
         if self.family == "full":
             effort = Optimiser(search_prompts=8192)
         elif self.noise == "u0":
+            # the deep ones reach rounding on half of the prompts, and the search takes most of their time
+            search, polish = (4096, 32768) if self.layers < 5 else (1024, 16384)
             effort = Optimiser(
-                search_prompts=4096, attempts=1, keep=4, search_iterations=100, prompts=(32768,), iterations=(60,)
+                search_prompts=search, attempts=1, keep=4, search_iterations=100, prompts=(polish,), iterations=(60,)
             )
         else:
             effort = Optimiser()
