@@ -85,7 +85,7 @@ class Cell:
             effort = Optimiser(search_prompts=8192)
         elif self.noise == "u0":
             # the deep ones reach rounding on half of the prompts, and the search takes most of their time
-            search, polish = (4096, 32768) if self.layers < 5 else (1024, 16384)
+            search, polish = (4096, 32768) if self.layers < 6 else (1024, 16384)
             effort = Optimiser(
                 search_prompts=search, attempts=1, keep=4, search_iterations=100, prompts=(polish,), iterations=(60,)
             )
