@@ -8,7 +8,7 @@ gauge-free, so rescaled, permuted or split heads are no difference. A coefficien
 
 What the output estimate does not determine has no standard error: it is listed, never compared. Of the many
 coefficients of channel tokens a file keeps those of at least a tenth of their layer's largest weight, and only they are
-compared.
+compared. None of this rests on the further evidence, so a check analyses for the verdict alone.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def update_golden(
 ) -> Analysis:
     """Analyse ``checkpoint`` and write its golden file, keeping the tolerances of the one it replaces."""
     kept = read_golden(path)["tolerance"] if Path(path).exists() else None
-    result = analyse(checkpoint, prompts, seed, progress, command)
+    result = analyse(checkpoint, prompts, seed, progress, command, verdict_only=True)
     text = json.dumps(golden_document(result, kept), indent=2, ensure_ascii=False)
     write_atomically(path, text + "\n")
     return result
@@ -108,7 +108,7 @@ def compare_with_golden(
     """Analyse ``checkpoint`` on the prompts of the golden file; the result, and a line for everything that moved."""
     golden = read_golden(path)
     prompts, seed = golden["provenance"]["prompts"], golden["provenance"]["seed"]
-    result = analyse(checkpoint, prompts, seed, progress, command)
+    result = analyse(checkpoint, prompts, seed, progress, command, verdict_only=True)
     return result, differences(golden, result)
 
 

@@ -94,7 +94,7 @@ def bootstrap_fidelity(
     ``weight`` (None: 1).
 
     An R^2 that is one prompt's alone is hardly known, though most resamples hold that prompt. So the interval is also
-    made to hold the R^2 without any one prompt.
+    made to hold the R^2 without any one prompt, about the mean of the others.
     """
     weight = torch.ones_like(reference[:, 0]) if weight is None else weight
     mean = (weight[:, None] * reference).sum(0) / weight.sum()
@@ -106,14 +106,25 @@ def bootstrap_fidelity(
     draws = torch.randint(len(error), (BOOTSTRAP, len(error)), generator=generator)
     ratios = 1.0 - error[draws].sum(1) / spread[draws].sum(1).clamp_min(1e-300)
     low, high = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=ratios.dtype)).tolist()
-    without = 1.0 - (_sum_of_others(error) / _sum_of_others(spread).clamp_min(1e-300))
+    without = 1.0 - (_sum_of_others(error) / _spread_of_others(reference, weight).clamp_min(1e-300))
     return Score(
         fidelity=1.0 - float(error.sum() / spread.sum()),
         interval=(min(low, float(without.min())), max(high, float(without.max()))),
     )
 
 
-def _sum_of_others(values: Float[Tensor, " prompt"]) -> Float[Tensor, " prompt"]:
+def _spread_of_others(
+    reference: Float[Tensor, "prompt output"], weight: Float[Tensor, " prompt"]
+) -> Float[Tensor, " prompt"]:
+    """For every prompt sum w^2 (reference - mean)^2 over all others, the mean being theirs."""
+    centred = reference - reference.median(0).values  # which no one prompt moves far
+    weight = weight[:, None]
+    mean = _sum_of_others(weight * centred) / _sum_of_others(weight)
+    first, second = _sum_of_others(weight**2 * centred), _sum_of_others(weight**2 * centred**2)
+    return (second - 2 * mean * first + mean**2 * _sum_of_others(weight**2)).clamp_min(0.0).sum(1)
+
+
+def _sum_of_others(values: Float[Tensor, " prompt *output"]) -> Float[Tensor, " prompt *output"]:
     """For every entry the sum of all others, without cancellation."""
     before = torch.cat([torch.zeros_like(values[:1]), values[:-1].cumsum(0)])
     after = torch.cat([values[1:].flip(0).cumsum(0).flip(0), torch.zeros_like(values[:1])])

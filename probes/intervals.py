@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -178,12 +179,13 @@ class _Sums:
         return _Weighted(1.0 - error / total, error / along(rows, error), total / along(rows, error))
 
 
+@lru_cache(maxsize=2)  # the figures of one analysis share their groups and seed
 def resamples(groups: int, seed: int) -> Float[Tensor, "resample group"]:
-    """RESAMPLES times how often each group is drawn, when as many as there are are drawn with replacement."""
+    """RESAMPLES times how often each group is drawn, when as many as there are are drawn with replacement. Shared: not
+    to be changed."""
     drawn = torch.randint(0, groups, (RESAMPLES, groups), generator=torch.Generator().manual_seed(seed))
-    return torch.zeros(RESAMPLES, groups, dtype=torch.float64).scatter_add_(
-        1, drawn, torch.ones(drawn.shape, dtype=torch.float64)
-    )
+    once = torch.ones((), dtype=torch.float64).expand_as(drawn)
+    return torch.zeros(RESAMPLES, groups, dtype=torch.float64).scatter_add_(1, drawn, once)
 
 
 def _estimate(value: Tensor, resampled: Tensor, groups: int) -> Estimate:

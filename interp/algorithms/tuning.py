@@ -22,6 +22,8 @@ from interp.models.errors import UsageError
 
 __all__ = ["TuningSet", "minimise_positive", "minimise_smooth"]
 
+MOST_MOVES = 200  # of a compass search; those that end of themselves mostly take 20 to 100
+
 
 @dataclass(frozen=True, eq=False)
 class TuningSet:
@@ -71,13 +73,17 @@ def minimise_positive(
     function: Callable[..., float], grids: Sequence[Sequence[float]], precision: float = 1e-5
 ) -> tuple[float, ...]:
     """The positive numbers that minimise ``function``: the best point of the product of the (geometric) ``grids``, then
-    a compass search in logarithms until the relative step is below ``precision``. The result may lie off the grids."""
+    a compass search in logarithms until the relative step is below ``precision``, for at most
+    ``MOST_MOVES``: along a valley whose floor hardly falls it would creep on and on. The result may lie off the
+    grids."""
     best = min(itertools.product(*grids), key=lambda point: function(*point))
     value = function(*best)
     spacing = [math.log(grid[1] / grid[0]) for grid in grids]
     shrink = 0.5
     directions = [d for d in itertools.product((-1, 0, 1), repeat=len(grids)) if any(d)]
-    while shrink * max(spacing) > precision:
+    for _ in range(MOST_MOVES):
+        if shrink * max(spacing) <= precision:
+            break
         around = [
             tuple(b * math.exp(shrink * s * k) for b, s, k in zip(best, spacing, direction, strict=True))
             for direction in directions

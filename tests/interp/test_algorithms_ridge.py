@@ -228,6 +228,18 @@ def test_compass_search_leaves_the_grid_and_handles_a_tilted_valley() -> None:
     assert minimise_positive(bowl, [[0.5, 1.0, 2.0], [10.0, 20.0, 40.0]]) == pytest.approx((3.0, 700.0), rel=1e-3)
 
 
+def test_a_search_that_would_fall_for_ever_ends() -> None:
+    tried: list[float] = []
+
+    def valley(along: float, across: float) -> float:
+        tried.append(along)
+        return 1e-9 / along + math.log(across) ** 2
+
+    found = minimise_positive(valley, [[1.0, 1.001], [0.5, 1.0]])
+    assert found[1] == pytest.approx(1.0, abs=0.01) and found[0] > 1.0
+    assert len(tried) < 2000
+
+
 def test_smooth_minimisation_finds_the_bottom_of_rosenbrocks_valley() -> None:
     found, value = minimise_smooth(
         lambda p: (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2, torch.tensor([-1.2, 1.0], dtype=torch.float64)

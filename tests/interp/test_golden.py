@@ -100,7 +100,7 @@ def test_another_algorithm_is_named_first(diag: Checkpoint, golden: Path) -> Non
 
 @pytest.fixture(scope="module")
 def result(diag: Checkpoint) -> Analysis:
-    return analyse(diag, 128)
+    return analyse(diag, 128, verdict_only=True)
 
 
 def altered(result: Analysis, change: Callable[[dict[str, Any]], None]) -> list[str]:

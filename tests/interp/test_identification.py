@@ -34,12 +34,13 @@ def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
 
 
-def verdict_of(model: LinearTransformer, prompts: int = PROMPTS) -> Analysis:
-    return analyse(planting.checkpoint(model), prompts)
+def verdict_of(model: LinearTransformer, prompts: int = PROMPTS, whole: bool = False) -> Analysis:
+    """The verdict and what it rests on; with ``whole`` with the further evidence, which must come through too."""
+    return analyse(planting.checkpoint(model), prompts, verdict_only=not whole)
 
 
-def check_planted(planted: Planted, prompts: int = PROMPTS) -> None:
-    result = verdict_of(planted.model, prompts)
+def check_planted(planted: Planted, whole: bool = False) -> None:
+    result = verdict_of(planted.model, whole=whole)
     assert result.verdict.algorithm == planted.right_verdict, result.families
     assert ("constant" in result.verdict.summary) is (planted.right_verdict == "unrecognized")
     for layer, row in zip(result.layers, planted.omega, strict=True):
@@ -57,7 +58,7 @@ def check_planted(planted: Planted, prompts: int = PROMPTS) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_planted_networks_are_recovered(seed: int) -> None:
-    check_planted(planting.random_planted(seed, subset=SUBSETS[seed % 15], largest=8))
+    check_planted(planting.random_planted(seed, subset=SUBSETS[seed % 15], largest=8), whole=seed in (1, 2))
 
 
 @pytest.mark.slow
@@ -66,8 +67,8 @@ def test_planted_networks_of_any_size_are_recovered(seed: int) -> None:
     check_planted(planting.random_planted(seed, subset=SUBSETS[seed % 15]))
 
 
-def check_unrecognized(model: LinearTransformer) -> None:
-    result = verdict_of(model)
+def check_unrecognized(model: LinearTransformer, whole: bool = False) -> None:
+    result = verdict_of(model, whole=whole)
     assert result.verdict.algorithm == "unrecognized", result.families
     assert not result.verdict.recognized
     assert not any(row.chosen for row in result.families)
@@ -84,12 +85,12 @@ def broken(seed: int, largest: int = 32) -> LinearTransformer:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_dense_random_networks_are_not_recognized(seed: int) -> None:
-    check_unrecognized(dense(seed))
+    check_unrecognized(dense(seed), whole=seed == 0)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_networks_with_the_symmetry_broken_are_not_recognized(seed: int) -> None:
-    check_unrecognized(broken(seed, largest=8))
+    check_unrecognized(broken(seed, largest=8), whole=seed == 0)
 
 
 @pytest.mark.slow
@@ -107,7 +108,7 @@ def test_many_networks_with_the_symmetry_broken_are_not_recognized(seed: int) ->
 @pytest.mark.parametrize("size", [3.0, 30.0, 1e3, 1e100])
 def test_divergent_networks_get_a_verdict(size: float) -> None:
     model = planting.random_dense(0, 6, 4, size=size)
-    check_unrecognized(model)
+    check_unrecognized(model, whole=True)
     assert "diverge" in verdict_of(model).verdict.summary
 
 
@@ -122,7 +123,7 @@ def planted_heads(dim: int, context: int, layers: int = 3) -> tuple[Tensor, Tens
 @pytest.mark.parametrize(("dim", "context"), [(1, 1), (1, 6), (2, 1), (2, 2), (6, 1), (6, 3)])
 def test_tiny_dimensions_and_contexts_shorter_than_the_dimension(dim: int, context: int) -> None:
     P, Q, omega = planted_heads(dim, context)
-    check_planted(Planted(LinearTransformer(spec=planting.spec_for(dim, context), P=P, Q=Q), omega))
+    check_planted(Planted(LinearTransformer(spec=planting.spec_for(dim, context), P=P, Q=Q), omega), whole=True)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,8 @@ def test_tiny_dimensions_and_contexts_shorter_than_the_dimension(dim: int, conte
 def test_every_setting_of_the_model(fields: dict[str, object]) -> None:
     """Coefficients are those of K, so the scale is not part of them."""
     P, Q, omega = planted_heads(4, 10)
-    check_planted(Planted(LinearTransformer(spec=planting.spec_for(4, 10, **fields), P=P, Q=Q), omega))
+    planted = Planted(LinearTransformer(spec=planting.spec_for(4, 10, **fields), P=P, Q=Q), omega)
+    check_planted(planted, whole=not {"residual", "readout"}.isdisjoint(fields))
 
 
 def test_the_label_may_come_first() -> None:
@@ -161,7 +163,7 @@ def test_files_of_lower_precision(dtype: torch.dtype, rounding: float, tmp_path:
     spec = planting.spec_for(4, 10, attention={"keys": "context", "scale": "1/n"})
     path = tmp_path / "model.safetensors"
     write_checkpoint(LinearTransformer(spec=spec, P=P, Q=Q).to(dtype), path)
-    result = analyse(open_checkpoint(str(path)), PROMPTS)
+    result = analyse(open_checkpoint(str(path)), PROMPTS, verdict_only=True)
     assert (result.verdict.algorithm, result.checkpoint.dtype) == ("diag", str(dtype).removeprefix("torch."))
     for layer, row in zip(result.layers, omega, strict=True):
         found = [layer.omega[name].weight for name in planting.OMEGAS if layer.omega[name].live]
