@@ -76,6 +76,17 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     return run
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, analyses without the parts that take longest and have tests of their own, and with losses over
+    few prompts: for tests of what a command does with its files."""
+    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.analysis.describe_behaviour", lambda *_: "a test left it out")
+    monkeypatch.setattr("interp.analysis.default_probes", lambda *_: ((), None))
+    monkeypatch.setattr("interp.analysis.causal_checks", lambda *_: ((), (), ()))
+    monkeypatch.setattr("interp.analysis.stress", lambda *_: ())
+
+
 def _diagonal(x: float, y: float) -> Tensor:
     return torch.diag(torch.tensor([x, x, x, y], dtype=torch.float64))
 

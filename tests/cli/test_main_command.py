@@ -190,7 +190,7 @@ def test_a_network_that_diverges_still_gives_a_document(call: Run, variant: Run,
 @pytest.mark.parametrize(
     "name", ["<script>alert(1)</script>.safetensors", "träfo ω.safetensors", "[red] a b.safetensors", "x" * 240 + ".st"]
 )
-def test_odd_names(name: str, call: Run, model: LinearTransformer, tmp_path: Path) -> None:
+def test_odd_names(name: str, quick: None, call: Run, model: LinearTransformer, tmp_path: Path) -> None:
     if "/" in name:
         name = name.replace("/", "∕")  # the one character a file name cannot hold
     path, report = tmp_path / name, tmp_path / "report.html"

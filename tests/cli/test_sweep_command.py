@@ -26,9 +26,10 @@ def folder(tiny, variant, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_broken_file_does_not_stop_the_others(probe, folder, tmp_path, jobs):
+def test_a_broken_file_does_not_stop_the_others(quick, probe, call, folder, tmp_path, jobs):
     out = tmp_path / "out"
-    ended = probe("sweep", str(folder), "--out", str(out), "--prompts", FEW, "--jobs", jobs, "--json")
+    run = call if jobs == "1" else probe  # and so in this process, or in processes of a process of its own
+    ended = run("sweep", str(folder), "--out", str(out), "--prompts", FEW, "--jobs", jobs, "--json")
     assert ended.code == 5
     assert ended.err.startswith("interp-probe: 1 of 3 checkpoints")
     rows = json.loads(ended.out)["rows"]
@@ -42,7 +43,7 @@ def test_a_broken_file_does_not_stop_the_others(probe, folder, tmp_path, jobs):
         assert row["fidelity"] == document["verdict"]["fidelity"]
 
 
-def test_a_document_is_made_again_only_when_it_is_another(call, folder, tmp_path):
+def test_a_document_is_made_again_only_when_it_is_another(quick, call, folder, tmp_path):
     (folder / "b.safetensors").unlink()
     out = tmp_path / "out"
 
@@ -59,7 +60,7 @@ def test_a_document_is_made_again_only_when_it_is_another(call, folder, tmp_path
     assert other["a.json"] != first["a.json"]
 
 
-def test_a_document_of_another_kind_is_made_again(call, tiny, tmp_path):
+def test_a_document_of_another_kind_is_made_again(quick, call, tiny, tmp_path):
     """The verdict alone, one read by another description, and one of another version."""
     out, spec = tmp_path / "out", tmp_path / "task.toml"
     place = out / "tiny.json"
@@ -94,7 +95,7 @@ def test_a_folder_that_cannot_be_written_is_refused_first(call, tiny, monkeypatc
     assert ended.err.startswith("interp-probe: cannot write to the folder --out /proc") and ended.err.count("\n") == 1
 
 
-def test_the_table(call, folder, tmp_path):
+def test_the_table(quick, call, folder, tmp_path):
     ended = call("sweep", str(folder), "--out", str(tmp_path / "out"), "--prompts", FEW)
     assert ended.code == 5
     assert "diag" in ended.out and "failed, exit code 3" in ended.out
