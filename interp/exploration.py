@@ -24,7 +24,7 @@ from interp.gauge import LiveCoordinates, live_coordinates
 from interp.models.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import shared_key_task
+from interp.models.tasks import MatrixCompletion, NoisyRegression, shared_key_task
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info
 from interp.weight_parts import (
@@ -253,9 +253,20 @@ def _live(model: LinearTransformer) -> tuple[LiveCoordinates, str]:
         readout = _readout(model.spec)
         found = live_coordinates(network, grams.gram, grams.query, readout)
         return found, f"derivatives of the prediction on {PROMPTS} prompts of the task"
-    except (InterpProbeError, AttributeError, RuntimeError) as error:
-        reason = str(error).split(";")[0].splitlines()[0]
-        return _reachable(model), f"which weights are zero, tokens taken as generic (no prompts were run: {reason})"
+    except (InterpProbeError, AttributeError, RuntimeError):
+        return _reachable(model), f"which weights are zero, whatever the tokens are: {_unrun(model)}"
+
+
+def _unrun(model: LinearTransformer) -> str:
+    """Why no prompts were run."""
+    if not all(bool(torch.isfinite(value).all()) for _, value in model.named()):
+        return "not all weights are finite, so no prompts were run"
+    task = model.spec.task
+    if not task:
+        return "the file names no task to run prompts of"
+    if model.spec.attention.keys == "causal" or task.get("name") not in (NoisyRegression.name, MatrixCompletion.name):
+        return "prompts are run for regression and matrix completion alone"
+    return "the network could not be run on prompts of its task"
 
 
 def _readout(spec: ModelSpec) -> list[int]:

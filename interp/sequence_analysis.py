@@ -339,9 +339,8 @@ def _verdict(
         )
     elif step is not None:
         score = step.score
-        heads = "Its heads are not block-scalar."
-        if found.score.recognized:
-            heads = f"Block-scalar heads come close, R² = {score_words(found.score)}, but are not all of it."
+        close = "come close" if found.score.recognized else "do not explain it"
+        heads = f"Block-scalar heads {close} (R² = {score_words(found.score)})."
         what = f"{heads}{gradient}"
     else:
         what = (

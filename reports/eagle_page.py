@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from interp.models.atomic import write_atomically
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
+from interp.reports.page import Page
 from interp.reports.plots import (
     SYMBOLS,
     Figure,
@@ -23,14 +22,13 @@ from interp.reports.plots import (
     log_axis,
 )
 
-__all__ = ["eagle_figures", "write_eagle_page"]
+__all__ = ["eagle_figures", "eagle_page"]
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def write_eagle_page(tables: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:
-    """Write the page in one step. Raises UsageError when the place cannot be written."""
-    write_atomically(path, render_figures("EAGLE: the solver and the trained networks", eagle_figures(tables)))
+def eagle_page(tables: Mapping[str, Mapping[str, Any]]) -> Page:
+    return render_figures("EAGLE: the solver and the trained networks", eagle_figures(tables))
 
 
 def eagle_figures(tables: Mapping[str, Mapping[str, Any]]) -> tuple[Figure, ...]:
@@ -104,12 +102,12 @@ def _depth(rows: Rows) -> Figure:
         drawn += [point.y for point in points]
         legend.append(series)
         data.append(curve(series, points, log=True))
-        ends.append(f"{model} {number(own[-1]['zero / error'], 2)} times")
+        ends.append(f"{number(own[-1]['zero / error'], 2)} ({model})")
     depths = layer_axis(sorted({row["layers run"] for row in rows}), "layers run")
     header = ("model", "layers run", "error of D", "network - algorithm", "the paper's")
     return Figure(
         name="depth",
-        finding=f"The trained networks leave less than predicting 0: {', '.join(ends)}",
+        finding=f"The error of the trained networks is that of predicting 0, divided by {' and '.join(ends)}",
         description="Mean squared entry of the error of D, read out after every layer, on fresh prompts; bars are 95 % "
         "intervals. The table has the mean squared entry of the difference between the tokens of the network and of "
         "the recovered algorithm run in its place, beside the paper's Table 1.",

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
-from pathlib import Path
 
 from markupsafe import Markup
 
 from interp.explored import Exploration
-from interp.models.atomic import write_atomically
 from interp.reports.explorer_data import page_data
 from interp.reports.numbers import percent, plain
-from interp.reports.page import HERE, environment, policy
+from interp.reports.page import HERE, Page, environment, policy
 
 __all__ = ["ExplorerPage", "render_explorer"]
 
@@ -20,30 +17,9 @@ _SCRIPTS = ("page.js", "heat.js", "explorer_weights.js", "explorer_panels.js", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplorerPage:
-    """A page. A notebook shows it in a frame of its own."""
-
-    text: str
+class ExplorerPage(Page):
+    title: str = "Weight explorer"
     thinned: str  # what was done to the numbers, in a sentence
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return len(self._bytes())
-
-    def write(self, path: str | Path) -> None:
-        """Write the page in one step. Raises UsageError when the place cannot be written."""
-        write_atomically(path, self._bytes())
-
-    def _bytes(self) -> bytes:
-        # A file name from a checkpoint may hold bytes that are not UTF-8; they must not stop the page.
-        return self.text.encode("utf-8", "replace")
-
-    def _repr_html_(self) -> str:
-        return (
-            f'<iframe title="Weight explorer" sandbox="allow-scripts allow-downloads" '
-            f'style="width: 100%; height: 900px; border: 0" srcdoc="{html.escape(self.text)}"></iframe>'
-        )
 
 
 def render_explorer(exploration: Exploration) -> ExplorerPage:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from interp.models.atomic import write_atomically
 from interp.reports import closed_form_findings, findings
 from interp.reports.causal_figures import causal_figures
 from interp.reports.causal_findings import skipped_checks
@@ -25,7 +23,7 @@ from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
 from interp.reports.open_questions import open_questions
-from interp.reports.page import HERE, environment, policy
+from interp.reports.page import HERE, Page, environment, policy
 from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
@@ -34,7 +32,7 @@ from interp.reports.sequence_findings import sequence_parts
 from interp.reports.task_in_words import task_in_words
 from interp.results import Analysis, ProbeReport
 
-__all__ = ["render_figures", "render_report", "write_report"]
+__all__ = ["render_figures", "render_report"]
 
 _SCRIPTS = {
     "report.html": ("page.js", "heat.js", "heatmaps.js"),
@@ -43,19 +41,13 @@ _SCRIPTS = {
 }
 
 
-def write_report(result: Analysis | ProbeReport, path: str | Path) -> None:
-    """Write the report in one step. Raises UsageError when the place cannot be written."""
-    # A file name from a checkpoint may hold bytes that are not UTF-8; they must not stop the report.
-    write_atomically(path, render_report(result).encode("utf-8", "replace"))
-
-
-def render_report(result: Analysis | ProbeReport) -> str:
-    """The report as text; the same result always gives the same text."""
+def render_report(result: Analysis | ProbeReport) -> Page:
+    """The report; the same result always gives the same text."""
     from plotly.offline import get_plotlyjs  # slow to import, and only reports need it
 
     template, content = _probes(result) if isinstance(result, ProbeReport) else _analysis(result)
     scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS[template])]
-    return _environment().get_template(template).render(
+    text = _environment().get_template(template).render(
         content,
         checkpoint=result.checkpoint,
         probe_figures=probe_figures(result.probes),
@@ -66,14 +58,15 @@ def render_report(result: Analysis | ProbeReport) -> str:
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
     )  # fmt: skip
+    return Page(text=text, title=f"Report on {plain(result.checkpoint.name)}")
 
 
-def render_figures(title: str, shown: Sequence[Figure]) -> str:
+def render_figures(title: str, shown: Sequence[Figure]) -> Page:
     """A page of figures alone."""
     from plotly.offline import get_plotlyjs
 
     scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS["figures.html"])]
-    return _environment().get_template("figures.html").render(
+    text = _environment().get_template("figures.html").render(
         checkpoint={"name": title},
         shown=shown,
         figures={},
@@ -82,6 +75,7 @@ def render_figures(title: str, shown: Sequence[Figure]) -> str:
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
     )  # fmt: skip
+    return Page(text=text, title=title)
 
 
 def _causal(result: Analysis | ProbeReport) -> tuple[Figure, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from interp.models.atomic import write_atomically
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
+from interp.reports.page import Page
 from interp.reports.plots import (
     Figure,
     Panel,
@@ -23,7 +22,7 @@ from interp.reports.plots import (
     ordered_series,
 )
 
-__all__ = ["mesa_figures", "write_mesa_page"]
+__all__ = ["mesa_figures", "mesa_page"]
 
 Rows = Sequence[Mapping[str, Any]]
 TARGETS = {
@@ -41,9 +40,8 @@ KINDS = {"published": "block means, the dearest kept", "refit": "fitted again"}
 LEAST = -0.05  # of R^2 that is drawn
 
 
-def write_mesa_page(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> None:
-    """Write the page in one step. Raises UsageError when the place cannot be written."""
-    write_atomically(path, render_figures("Mesa-optimisation: the paper's curves", mesa_figures(results)))
+def mesa_page(results: Mapping[str, Mapping[str, Any]]) -> Page:
+    return render_figures("Mesa-optimisation: the paper's curves", mesa_figures(results))
 
 
 def mesa_figures(results: Mapping[str, Mapping[str, Any]]) -> tuple[Figure, ...]:

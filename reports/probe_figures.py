@@ -88,14 +88,14 @@ def _map(name: str, group: ProbeGroup) -> Figure:
         panels = tuple(_target_map(f"{name}-{i}", group, target) for i, target in enumerate(group.targets))
     else:
         panels = (_whole_map(name, group),)
-    doubt = "Marked ·" if _narrow(group) else "In brackets"
+    doubt = "With a dot" if _narrow(group) else "In brackets"
     words = target_words(group.targets)
     return Figure(
         name=name,
         finding=probe_finding(group),
         description="R² on prompts that the probe has not seen, from 0 (pale, or below) to 1; 0 layers: the input. "
         f"{doubt}: not clearly above all its controls, so it says nothing of what training put there. "
-        f"A blank cell has no score.{f' Of the targets, {words}.' if words else ''}",
+        f"A blank cell has no score.{f' Targets: {words}.' if words else ''}",
         panels=panels,
         legend=(),
         table=Table(

@@ -58,12 +58,12 @@ _NUMBERED = {
 
 
 def target_words(names: Sequence[str]) -> str:
-    """What targets are, as far as they are known: ``w is the true weights of the prompt; …``."""
+    """What targets are, as far as they are known: ``w, the true weights of the prompt; …``."""
     told = []
     for name in names:
         family, _, number_ = name.rpartition("-")
         words = _TARGETS.get(name) or _NUMBERED.get(family, "").format(number_)
-        told += [f"{name} is {words}"] if words else []
+        told += [f"{name}, {words}"] if words else []
     return "; ".join(told)
 
 

@@ -38,9 +38,9 @@ def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool
         result = analyse(opened, prompts, seed, progress, command=shlex.join(["interp-probe", *sys.argv[1:]]))
         if report is not None:
             progress("writing the report")
-            from interp.reports.html import write_report
+            from interp.reports.html import render_report
 
-            write_report(result, report)
+            render_report(result).write(report)
     if as_json:
         from interp.reports.document import dumps
 

@@ -75,9 +75,9 @@ def command(
         )
         if report is not None:
             progress("writing the report")
-            from interp.reports.html import write_report
+            from interp.reports.html import render_report
 
-            write_report(result, report)
+            render_report(result).write(report)
     if as_json:
         from interp.reports.document import dumps
 

@@ -28,9 +28,9 @@ def reproduce_closed_form(cells: str | None, out: str, report: str | None, as_js
     from interp.closed_form.reproduction import summary_rows
 
     if report is not None:
-        from interp.reports.law_page import write_law_page
+        from interp.reports.law_page import law_page
 
-        write_law_page(results, report)
+        law_page(results).write(report)
     if as_json:
         click.echo(json.dumps({"paper": "closed-form", "table": summary_rows(results), **results}, allow_nan=False))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 from interp.cli.running import expect_writable, progress_line
 from interp.models.atomic import write_atomically
 from interp.models.errors import UsageError, did_you_mean
+from interp.reports.numbers import estimate, number
 
 __all__ = ["reproduce_eagle"]
 
@@ -36,9 +37,9 @@ def reproduce_eagle(names: str | None, out: Path, report: str | None, as_json: b
                 tables[name] = measure(name)
                 write_atomically(out, json.dumps(tables, indent=1, ensure_ascii=False) + "\n")
     if report is not None:
-        from interp.reports.eagle_page import write_eagle_page
+        from interp.reports.eagle_page import eagle_page
 
-        write_eagle_page(tables, report)
+        eagle_page(tables).write(report)
     if as_json:
         click.echo(json.dumps({"paper": "eagle", "tables": tables}, allow_nan=False))
         return
@@ -54,18 +55,36 @@ def _print(tables: Mapping[str, Mapping[str, Any]]) -> None:
 
     for name, table in tables.items():
         click.echo(f"{name}: {table['title']}")
-        shown = Table(box=None, pad_edge=False, header_style="bold")
         headings = list(dict.fromkeys(key for row in table["rows"] for key in row if key not in ("skipped", *_ERRORS)))
         left = [f"{next(iter(row.values()))}: {row['skipped']}" for row in table["rows"] if "skipped" in row]
         rows = [[_cell(row, heading) for heading in headings] for row in table["rows"] if "skipped" not in row]
-        for heading, cells in zip(headings, zip(*rows, strict=True), strict=False):
-            shown.add_column(heading, min_width=max(map(len, cells)), overflow="fold")
-        for row in rows:
-            shown.add_row(*row)
-        Console(highlight=False).print(shown)
+        columns = dict(zip(headings, zip(*rows, strict=True), strict=False))
+        console = Console(highlight=False)
+        for part in _parts(columns, console.width):
+            shown = Table(box=None, pad_edge=False, header_style="bold")
+            for heading in part:
+                shown.add_column(heading, min_width=max(map(len, columns[heading])), overflow="fold")
+            for row in zip(*(columns[heading] for heading in part), strict=True):
+                shown.add_row(*row)
+            console.print(shown)
         click.echo("".join(f"{line}\n" for line in left))
 
 
+def _parts(columns: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
+    """Headings of tables that are no wider than a line; each begins with the columns that say what a row is."""
+    keys = [heading for k, heading in enumerate(columns) if k == 0 or heading in _KEYS]
+    taken = {heading: 2 + max(map(len, (*cells, *heading.split()))) for heading, cells in columns.items()}
+    parts = [keys.copy()]
+    for heading in columns:
+        if heading in keys:
+            continue
+        if len(parts[-1]) > len(keys) and sum(taken[name] for name in (*parts[-1], heading)) > width + 2:
+            parts.append(keys.copy())
+        parts[-1].append(heading)
+    return parts
+
+
+_KEYS = ("layers run",)
 _ERRORS = ("± difference", "± error of D")  # stand beside their values
 
 
@@ -74,5 +93,5 @@ def _cell(row: Mapping[str, Any], heading: str) -> str:
     if value is None:
         return "-"
     if error is not None:
-        return f"{value:.3g} ± {error:.1g}"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+        return estimate(value, error)
+    return number(value, 3) if isinstance(value, float) else str(value)

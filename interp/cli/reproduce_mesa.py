@@ -43,9 +43,9 @@ def reproduce_mesa(cells: str | None, out: Path, report: str | None, as_json: bo
             found = measure(names, out, SEQUENCES, SEED, progress)
         if report is not None:
             progress("writing the report")
-            from interp.reports.mesa_page import write_mesa_page
+            from interp.reports.mesa_page import mesa_page
 
-            write_mesa_page(found, report)
+            mesa_page(found).write(report)
     table = [{"group": group, **row} for group, part in found.items() for row in part["rows"]]
     if as_json:
         click.echo(json.dumps({"paper": "mesa", "unit": UNIT, "cells": table}, allow_nan=False))

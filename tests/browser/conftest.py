@@ -20,7 +20,7 @@ from interp.checkpoints.canonical import write_checkpoint
 from interp.exploration import explore
 from interp.models.transformer import LinearTransformer
 from interp.reports.explorer import render_explorer
-from interp.reports.html import render_report, write_report
+from interp.reports.html import render_report
 from interp.results import Analysis, ProbeReport
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -93,12 +93,9 @@ def open_report(
     ) -> Opened:
         path = tmp_path / f"{kind}.html"
         result = {**analyses, **probe_reports}[kind]
-        write_report(result, path)
+        render_report(result).write(path)
         if frame:
-            content = render_report(result).replace("&", "&amp;").replace('"', "&quot;")
-            path.write_text(
-                f'<!DOCTYPE html><iframe sandbox="allow-scripts" srcdoc="{content}"></iframe>', encoding="utf-8"
-            )
+            path.write_text(f"<!DOCTYPE html>{render_report(result)._repr_html_()}", encoding="utf-8")
         context = browser.new_context(
             viewport={"width": 1280, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, offline=True
         )

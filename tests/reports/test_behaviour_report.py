@@ -68,7 +68,7 @@ def test_figures_hold_every_match_with_its_interval() -> None:
 
 @pytest.mark.parametrize("closest", ["gd", None])
 def test_page_and_terminal_call_it_behaviour(closest: str | None) -> None:
-    page = Page(render_report(analysis(behaviour(closest))))
+    page = Page(render_report(analysis(behaviour(closest))).text)
     assert "This is behaviour, seen from outside" in page.words and any(
         a.get("id") == "figure-trajectory" for _, a in page.tags
     )

@@ -89,9 +89,9 @@ def test_both_pages_show_them_or_say_that_there_are_none() -> None:
     checks = {"transplants": moved(1, 2), "erasures": erased("<img src=x>")}
     base = synthetic_probes.report(synthetic_probes.at_the_query())
     for plain in (base, synthetic_analyses.analysis()):
-        assert "no intervention was made" in Page(render_report(plain)).words
-        page = Page(render_report(dataclasses.replace(plain, **checks)))
+        assert "no intervention was made" in Page(render_report(plain).text).words
+        page = Page(render_report(dataclasses.replace(plain, **checks)).text)
         assert "The network predicts from its implicit weights" in page.words
         assert "<img src=x>" in page.words and not any(tag == "img" for tag, _ in page.tags)
     missing = dataclasses.replace(base, erasures=erased("w", reason="skipped, because so", effect=None))
-    assert "erasure of w after 1, 2 layers: skipped, because so" in Page(render_report(missing)).words
+    assert "erasure of w after 1, 2 layers: skipped, because so" in Page(render_report(missing).text).words

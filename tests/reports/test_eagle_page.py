@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interp.reports.eagle_page import eagle_figures, write_eagle_page
+from interp.reports.eagle_page import eagle_figures, eagle_page
 
 TAIL = [
     {"iteration": 0, "EAGLE 1e1": 1.0, "CG 1e1": 1.1},
@@ -42,5 +42,5 @@ def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert [f.name for f in eagle_figures({"layers": tables()["layers"]})] == ["depth"]
     skipped = {"layers": {"rows": [{"model": "eagle-full", "skipped": "skipped, because no such model ships"}]}}
     assert eagle_figures(skipped) == ()
-    write_eagle_page(tables(), tmp_path / "page.html")
+    eagle_page(tables()).write(tmp_path / "page.html")
     assert "<h2" in (tmp_path / "page.html").read_text(encoding="utf-8")

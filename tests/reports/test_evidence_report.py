@@ -135,7 +135,7 @@ def test_evidence_of_nothing_draws_nothing() -> None:
 
 
 def test_the_report_has_them_and_the_closest_family_is_called_so() -> None:
-    text = render_report(given(BASE, like="opaque"))
+    text = render_report(given(BASE, like="opaque")).text
     for name in ("swaps", "interpolation", "stress", "absorption"):
         assert f'id="figure-{name}"' in text
     closest = given(synthetic_analyses.unrecognized(), like="opaque")

@@ -20,7 +20,7 @@ import synthetic_analyses
 from interp.models.errors import UsageError
 from interp.reports.figures import figures
 from interp.reports.heatmaps import heatmaps
-from interp.reports.html import render_report, write_report
+from interp.reports.html import render_report
 from interp.reports.numbers import estimate
 from interp.results import Analysis, Weights
 
@@ -64,8 +64,8 @@ def data_of(page: Page) -> list[Any]:
 
 
 def test_page_is_whole_and_the_same_twice(any_analysis: Analysis) -> None:
-    text = render_report(any_analysis)
-    assert text == render_report(any_analysis)
+    text = render_report(any_analysis).text
+    assert text == render_report(any_analysis).text
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
     assert ("meta", {"charset": "utf-8"}) in page.tags
@@ -75,7 +75,7 @@ def test_page_is_whole_and_the_same_twice(any_analysis: Analysis) -> None:
 
 
 def test_page_loads_nothing(any_analysis: Analysis) -> None:
-    page = Page(render_report(any_analysis))
+    page = Page(render_report(any_analysis).text)
     for tag, attributes in page.tags:
         assert tag not in {"link", "iframe", "img", "object", "embed", "base"}
         assert "src" not in attributes
@@ -94,12 +94,12 @@ def test_page_loads_nothing(any_analysis: Analysis) -> None:
 
 
 def test_no_button_uploads_the_weights() -> None:
-    text = render_report(synthetic_analyses.analysis())
+    text = render_report(synthetic_analyses.analysis()).text
     assert 'showSendToCloud: false, plotlyServerURL: ""' in text
 
 
 def test_text_of_a_file_is_only_ever_text() -> None:
-    page = Page(render_report(synthetic_analyses.hostile()))
+    page = Page(render_report(synthetic_analyses.hostile()).text)
     assert not any(tag == "img" for tag, _ in page.tags)
     assert not any("alert(" in text for attributes, text in page.scripts if not attributes.get("type"))
     assert synthetic_analyses.HOSTILE in page.words
@@ -111,12 +111,12 @@ def test_text_of_a_file_is_only_ever_text() -> None:
 
 @pytest.mark.parametrize(("layers", "limit"), [(4, 5.2e6), (7, 6e6)])
 def test_size(layers: int, limit: float) -> None:
-    assert len(render_report(synthetic_analyses.analysis(layers=layers, dim=10, heads=4)).encode()) < limit
+    assert len(render_report(synthetic_analyses.analysis(layers=layers, dim=10, heads=4)).text.encode()) < limit
 
 
 def test_every_number_of_the_analysis_is_in_a_table() -> None:
     analysis = synthetic_analyses.analysis()
-    words = Page(render_report(analysis)).words
+    words = Page(render_report(analysis).text).words
     for text in ("-0.0156 ± 0.0002", "3.25 ± 0.10", "0.99969 [0.99962, 0.99974]", "0.0087 ± 0.0003", "99.31 %"):
         assert text in words
     for text in (analysis.checkpoint.sha256, "interp-probe zoo:diag-4 --report diag.html", "versions: torch"):
@@ -175,7 +175,7 @@ def test_heat_maps_hold_the_weights_exactly() -> None:
 def test_entries_that_are_not_finite_are_counted() -> None:
     made = heatmaps(synthetic_analyses.with_bad_weights())
     assert (made.not_finite, made.numbers) == (3, 2 * 4 * 121)
-    assert "3 of 968 entries are not finite" in Page(render_report(synthetic_analyses.with_bad_weights())).words
+    assert "3 of 968 entries are not finite" in Page(render_report(synthetic_analyses.with_bad_weights()).text).words
 
 
 @pytest.mark.parametrize(
@@ -190,12 +190,12 @@ def test_entries_that_are_not_finite_are_counted() -> None:
 def test_weights_that_cannot_be_drawn_say_why(weights: Weights, why: str) -> None:
     analysis = dataclasses.replace(synthetic_analyses.analysis(), weights=weights)
     assert heatmaps(analysis).data is None
-    assert why in Page(render_report(analysis)).words
+    assert why in Page(render_report(analysis).text).words
 
 
 def test_preconditioned_descent_has_a_formula_and_its_matrices() -> None:
     analysis = synthetic_analyses.preconditioned()
-    words = Page(render_report(analysis)).words
+    words = Page(render_report(analysis).text).words
     assert "yi ← yi + ⟨α, Ωl xi⟩" in words
     for entry in analysis.preconditioners:
         assert estimate(entry.refit[0][0], entry.refit_stderr[0][0]) in words
@@ -203,7 +203,9 @@ def test_preconditioned_descent_has_a_formula_and_its_matrices() -> None:
 
 
 def test_reasons_stand_where_a_part_is_missing() -> None:
-    words = Page(render_report(synthetic_analyses.empty("nothing could be estimated, because it is all zero"))).words
+    words = Page(
+        render_report(synthetic_analyses.empty("nothing could be estimated, because it is all zero")).text
+    ).words
     assert words.count("nothing could be estimated, because it is all zero") >= 4
     assert "this analysis has no coefficients" in words
 
@@ -213,12 +215,12 @@ def test_file_is_written_in_utf8_in_one_step(tmp_path: Path) -> None:
     named = dataclasses.replace(base, checkpoint=dataclasses.replace(base.checkpoint, name="caf\udce9-\u03c9.npz"))
     path = tmp_path / "report.html"
     path.write_text("old")
-    write_report(named, path)
+    render_report(named).write(path)
     text = path.read_bytes().decode("utf-8")
     assert "caf?-\u03c9.npz" in text and "\r" not in text
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
     with pytest.raises(UsageError, match="cannot write"):
-        write_report(base, tmp_path / "missing" / "report.html")
+        render_report(base).write(tmp_path / "missing" / "report.html")
 
 
 def test_reports_import_neither_torch_nor_plotly() -> None:

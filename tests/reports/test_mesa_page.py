@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interp.mesa_paper.rows import row
-from interp.reports.mesa_page import mesa_figures, write_mesa_page
+from interp.reports.mesa_page import mesa_figures, mesa_page
 
 
 def results() -> dict[str, Any]:
@@ -51,5 +51,5 @@ def test_every_curve_is_drawn_where_there_is_a_number() -> None:
 def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert [figure.name for figure in mesa_figures({"probes": results()["probes"]})] == ["probes-net"]
     assert mesa_figures({"losses": {"rows": []}}) == ()
-    write_mesa_page(results(), tmp_path / "page.html")
+    mesa_page(results()).write(tmp_path / "page.html")
     assert "<h2" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import synthetic_analyses
 import synthetic_probes as synthetic
 from test_html_report import Page, data_of
 
-from interp.reports.html import render_report, write_report
+from interp.reports.html import render_report
 from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import above_all, gap_text, probe_finding, probe_groups, published_finding
@@ -137,9 +137,9 @@ def test_figures_are_valid_plotly(scores: tuple[ProbeScore, ...]) -> None:
 def test_page_of_probes_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     report = synthetic.report(synthetic.along_a_sequence())
     path = tmp_path / "probes.html"
-    write_report(report, path)
+    render_report(report).write(path)
     text = path.read_text(encoding="utf-8")
-    assert text == render_report(report)
+    assert text == render_report(report).text
     page = Page(text)
     ids = [attributes["id"] for _, attributes in page.tags if attributes.get("id")]
     assert len(ids) == len(set(ids)) and {"found", "targets", "probes", "notes", "provenance"} <= set(ids)
@@ -154,7 +154,7 @@ def test_page_of_probes_is_whole_and_loads_nothing(tmp_path: Path) -> None:
 
 
 def test_names_of_targets_are_only_ever_text() -> None:
-    page = Page(render_report(synthetic.hostile()))
+    page = Page(render_report(synthetic.hostile()).text)
     assert not any(tag == "img" for tag, _ in page.tags)
     assert not any("alert(" in text for attributes, text in page.scripts if not attributes.get("type"))
     for content in data_of(page):
@@ -163,12 +163,12 @@ def test_names_of_targets_are_only_ever_text() -> None:
 
 def test_analysis_shows_its_probes_or_says_that_there_are_none() -> None:
     base = synthetic_analyses.analysis()
-    assert "this analysis ran no probes" in Page(render_report(base)).words
-    text = render_report(dataclasses.replace(base, probes=synthetic.at_the_query()))
+    assert "this analysis ran no probes" in Page(render_report(base).text).words
+    text = render_report(dataclasses.replace(base, probes=synthetic.at_the_query())).text
     assert 'id="figure-probe-0-depth"' in text and "ran no probes" not in text
 
 
 def test_nothing_probed() -> None:
-    assert "no probe was run" in Page(render_report(synthetic.report(()))).words
+    assert "no probe was run" in Page(render_report(synthetic.report(())).text).words
     lost = tuple(synthetic.unscored("w", layer, None) for layer in range(3))
-    assert "Nothing could be scored from one token" in Page(render_report(synthetic.report(lost))).words
+    assert "Nothing could be scored from one token" in Page(render_report(synthetic.report(lost)).text).words
