@@ -102,12 +102,15 @@ def _depth(rows: Rows) -> Figure:
         drawn += [point.y for point in points]
         legend.append(series)
         data.append(curve(series, points, log=True))
-        ends.append(f"{number(own[-1]['zero / error'], 2)} ({model})")
+        if own[-1]["zero / error"]:
+            ends.append(f"{number(own[-1]['zero / error'], 2)} ({model})")
     depths = layer_axis(sorted({row["layers run"] for row in rows}), "layers run")
     header = ("model", "layers run", "error of D", "network - algorithm", "the paper's")
     return Figure(
         name="depth",
-        finding=f"The error of the trained networks is that of predicting 0, divided by {' and '.join(ends)}",
+        finding=f"The error of the trained networks is that of predicting 0, divided by {' and '.join(ends)}"
+        if ends
+        else "The error of the trained networks, layer by layer",
         description="Mean squared entry of the error of D, read out after every layer, on fresh prompts; bars are 95 % "
         "intervals. The table has the mean squared entry of the difference between the tokens of the network and of "
         "the recovered algorithm run in its place, beside the paper's Table 1.",

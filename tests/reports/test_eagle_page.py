@@ -34,7 +34,7 @@ def test_curves_end_where_there_is_no_number() -> None:
     assert tail.table.rows[2][0] == "2" and len(tail.table.rows) == 3
     full, sketch = depth.panels[0].data
     assert full["y"] == [0.1, 0.002] and sketch["y"] == []
-    assert "eagle-full 50 times" in depth.finding and len(depth.table.rows) == 3
+    assert depth.finding.endswith("divided by 50 (eagle-full)") and len(depth.table.rows) == 3
 
 
 def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
