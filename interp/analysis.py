@@ -245,7 +245,7 @@ def _completion(
             **(tried or {}),
         ),
         "implicit": implicit_completion(held_out, spec),
-        "recovered": None if chosen is None else describe_recovered(chosen, spec, task),
+        "recovered": None if chosen is None else describe_recovered(chosen, spec, task, completion.law),
         "completion": completion,
     }
 

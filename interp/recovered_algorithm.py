@@ -6,37 +6,72 @@ fit, of all four omegas together, which shows what the family leaves out.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from interp.estimates import Estimate
-from interp.families import BasisFamily, PreconditionedGD
+from interp.families import BasisFamily, PreconditionedGD, SketchedFamily
 from interp.identification import Candidate
 from interp.models.specification import ModelSpec
-from interp.models.tasks import ContextTask
-from interp.results import Recovered, RecoveredCoefficient, RecoveredLayer
+from interp.models.tasks import ContextTask, MatrixCompletion
+from interp.results import Recovered, RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, ScalingLaw
+from interp.structure import MachineMap
 
 __all__ = ["describe_recovered"]
 
 
-def describe_recovered(chosen: Candidate, spec: ModelSpec, task: ContextTask) -> Recovered:
-    """The chosen family, a scored one, as ``Recovered``."""
+def describe_recovered(
+    chosen: Candidate, spec: ModelSpec, task: ContextTask, law: ScalingLaw | None = None
+) -> Recovered:
+    """The chosen family, a scored one, as ``Recovered``; for matrix completion with what a layer sees of x, and with
+    the ``law`` that its steps follow if it is eagle."""
     assert chosen.fit is not None
     if isinstance(chosen.parametrisation, PreconditionedGD):
         layers = _matrices(chosen.parametrisation, chosen.fit)
     else:
         assert isinstance(chosen.parametrisation, BasisFamily)
         layers = _coefficients(chosen.parametrisation, chosen.fit)
-    return Recovered(
-        family=chosen.family.name,
-        equation=_equation(chosen.family.formula, spec.residual),
-        parameters=chosen.parameters,
-        dim=task.dim,
-        context=task.context,
-        keys=spec.attention.keys,
-        scale=spec.attention.scale,
-        residual=spec.residual,
-        sign=spec.readout.sign,
-        layers=layers,
+    fields: dict[str, Any] = {
+        "family": chosen.family.name,
+        "equation": _equation(chosen.family.formula, spec.residual),
+        "parameters": chosen.parameters,
+        "dim": task.dim,
+        "context": task.context,
+        "keys": spec.attention.keys,
+        "scale": spec.attention.scale,
+        "residual": spec.residual,
+        "sign": spec.readout.sign,
+        "layers": layers,
+    }
+    if not isinstance(task, MatrixCompletion):
+        return Recovered(**fields)
+    eagle = law if law is not None and law.holds else None
+    return RecoveredCompletion(
+        **fields,
+        outputs=task.outputs,
+        algorithm="eagle" if eagle is not None else chosen.family.algorithm,
+        machines=_machines(chosen),
+        sketches=_sketches(chosen),
+        eta=None if eagle is None else eagle.eta,
+        gamma=None if eagle is None else eagle.gamma,
+    )
+
+
+def _machines(chosen: Candidate) -> tuple[tuple[int, ...], ...]:
+    family = chosen.parametrisation
+    masks = [m.mask for m in family.maps if isinstance(m, MachineMap)] if isinstance(family, BasisFamily) else []
+    return tuple(sorted({tuple(torch.nonzero(row).flatten().tolist()) for mask in masks for row in mask}))
+
+
+def _sketches(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+    """An orthonormal basis of what every layer sees of x."""
+    if not isinstance(chosen.parametrisation, SketchedFamily):
+        return ()
+    sketch = chosen.parametrisation.sketch
+    return tuple(
+        torch.linalg.eigh(projector).eigenvectors[:, -rank:].tolist() if rank < len(projector) else None
+        for projector, rank in zip(sketch.projectors, sketch.ranks, strict=True)
     )
 
 

@@ -37,7 +37,7 @@ from interp.results.completion import LawPoint, ScalingLaw
 from interp.structure import MachineMap
 from interp.unrolling import label_indices
 
-__all__ = ["Norms", "batch_norms", "scaling_laws"]
+__all__ = ["Norms", "batch_norms", "eagle_law", "scaling_laws"]
 
 WITHIN = 1.5  # most that a layer may be off the mean, as a factor
 LEFT = 0.2  # share of the steps' sum of squares that the law may leave beyond what scatter explains …
@@ -119,6 +119,16 @@ def scaling_laws(
         _law(norms, values, errors, known, family)
         for norms in batch_norms(network, task, spec, candidate, seed)
     )  # fmt: skip
+
+
+def eagle_law(
+    candidate: Candidate, network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, seed: int
+) -> ScalingLaw | None:
+    """The law that makes the chosen family eagle; None when it holds by no statistic, or the family is no form of
+    gd++."""
+    if candidate.family.algorithm != "gd++":
+        return None
+    return next((law for law in scaling_laws(candidate, network, task, spec, seed) if law.holds), None)
 
 
 @dataclass(frozen=True, kw_only=True)

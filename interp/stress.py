@@ -21,7 +21,7 @@ from interp.estimates import predict
 from interp.identification import Candidate, bootstrap_fidelity
 from interp.linear_prompts import finite_and_clipped, gram_prompts
 from interp.models.gram import head_layers
-from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts
+from interp.models.tasks import ContextPrompts, NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import Stress, StressPoint
 
@@ -91,7 +91,7 @@ def _stretched(spectrum: Sequence[float], condition: float) -> tuple[float, ...]
 
 
 def predictions(
-    model: LinearTransformer, candidate: Candidate, prompts: RegressionPrompts
+    model: LinearTransformer, candidate: Candidate, prompts: ContextPrompts
 ) -> tuple[Float[Tensor, "prompt output"], Float[Tensor, "prompt output"]]:
     """What the network and a fitted family predict. Both scale their sums by the number of examples that there are."""
     assert candidate.parametrisation is not None and candidate.fit is not None  # a scored candidate has both

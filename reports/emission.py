@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from interp.reports.emitted_latex import latex_source
-from interp.reports.emitted_python import python_source
-from interp.results import Certificate
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from interp.reports import emitted_completion, emitted_regression
+from interp.reports.certificate_text import Account
+from interp.reports.emitted_latex import LatexPart, latex_source
+from interp.reports.emitted_python import LIBRARIES, Library, PythonPart, python_source
+from interp.results import Certificate, Recovered, RecoveredCompletion
 
 __all__ = ["emitted"]
 
 
+@runtime_checkable
+class _Emitter(Protocol):
+    """The module of one kind of algorithm."""
+
+    def account(self, certificate: Certificate) -> Account: ...
+
+    def python_part(self, certificate: Certificate, library: Library) -> PythonPart: ...
+
+    def latex_part(self, certificate: Certificate) -> LatexPart: ...
+
+
+EMITTERS: Mapping[type, _Emitter] = {
+    Recovered: emitted_regression,
+    RecoveredCompletion: emitted_completion,
+}
+
+
 def emitted(certificate: Certificate, form: str) -> str:
     """``form`` is "numpy", "torch" or "latex". The same certificate always gives the same text."""
-    return latex_source(certificate) if form == "latex" else python_source(certificate, form)
+    emitter = EMITTERS[type(certificate.recovered)]
+    if form == "latex":
+        return latex_source(certificate, emitter.latex_part(certificate), emitter.account(certificate))
+    library = LIBRARIES[form]
+    return python_source(certificate, emitter.python_part(certificate, library), emitter.account(certificate), library)

@@ -9,7 +9,7 @@ import sys
 import click
 
 from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import CheckFailed, LayoutError
+from interp.models.errors import CheckFailed
 
 __all__ = ["command"]
 
@@ -27,7 +27,8 @@ __all__ = ["command"]
 def command(
     checkpoint: str, form: str, out: str | None, spec: str | None, as_json: bool, prompts: int, seed: int
 ) -> None:
-    """Write the algorithm that CHECKPOINT runs as a function of (X, y, x_query) that needs nothing of this package.
+    """Write the algorithm that CHECKPOINT runs as a function that needs nothing of this package: of (X, y, x_query) for
+    regression, of (A, B, C) for matrix completion.
 
     It carries a certificate: how far it is from the network on fresh prompts of the task and outside of it. Running an
     emitted Python file checks it. Exit code 1 when no family is recognized, so that there is nothing to write.
@@ -38,30 +39,22 @@ def command(
     with progress_line() as progress:
         progress("loading")
         use_one_thread()
-        from interp.certificate import certify
+        from interp.certificate import certify, recognize
         from interp.checkpoints.opening import open_checkpoint
-        from interp.identified import identify, open_subject
         from interp.models.atomic import write_atomically
-        from interp.models.tasks import NoisyRegression
         from interp.provenance import seeds_of
         from interp.reports.emission import emitted
 
         opened = open_checkpoint(checkpoint, spec)
-        subject, seeds = open_subject(opened, prompts), seeds_of(seed)
-        if not isinstance(subject.task, NoisyRegression):
-            raise LayoutError(
-                f"task.name is {subject.task.name!r}, expected {NoisyRegression.name!r}: emit writes algorithms with "
-                f"one label per token; interp-probe {shlex.quote(checkpoint)} shows the coefficients of others"
-            )
-        found = identify(subject, prompts, seeds[:3], progress)
-        if isinstance(found, str) or found.chosen is None:
+        found = recognize(opened, prompts, seed, progress)
+        if found is None:
             raise CheckFailed(
                 f"{opened.name}: no algorithm to emit, the verdict is unrecognized; "
                 f"see interp-probe {shlex.quote(checkpoint)}"
             )
         progress("comparing the algorithm with the network")
         line = shlex.join(["interp-probe", *sys.argv[1:]])
-        certificate = certify(opened, subject, found.chosen, prompts, seed, line, seeds[7])
+        certificate = certify(opened, found, prompts, seed, line, seeds_of(seed)[7])
         text = emitted(certificate, form)
         if out is not None:
             write_atomically(out, text)
@@ -71,4 +64,4 @@ def command(
     elif out is None:
         click.echo(text, nl=False)
     else:
-        click.echo(f"{out}: {certificate.recovered.family} of {opened.name}, for {form}")
+        click.echo(f"{out}: {certificate.recovered.title} of {opened.name}, for {form}")

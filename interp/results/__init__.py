@@ -51,7 +51,15 @@ from interp.results.evidence import (
     StressPoint,
 )
 from interp.results.probes import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
-from interp.results.recovered import Certificate, Disagreement, Recovered, RecoveredCoefficient, RecoveredLayer
+from interp.results.recovered import (
+    Certificate,
+    Disagreement,
+    Recovered,
+    RecoveredAlgorithm,
+    RecoveredCoefficient,
+    RecoveredCompletion,
+    RecoveredLayer,
+)
 from interp.results.regression import (
     Adaptation,
     AdaptationBin,
@@ -129,7 +137,9 @@ __all__ = [
     "ProfileSeries",
     "RankedNumber",
     "Recovered",
+    "RecoveredAlgorithm",
     "RecoveredCoefficient",
+    "RecoveredCompletion",
     "RecoveredLayer",
     "Regression",
     "Remainder",

@@ -9,7 +9,15 @@ from typing import Any
 from interp.plain_data import to_plain
 from interp.results.document import CheckpointInfo
 
-__all__ = ["Certificate", "Disagreement", "Recovered", "RecoveredCoefficient", "RecoveredLayer"]
+__all__ = [
+    "Certificate",
+    "Disagreement",
+    "Recovered",
+    "RecoveredAlgorithm",
+    "RecoveredCoefficient",
+    "RecoveredCompletion",
+    "RecoveredLayer",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +62,49 @@ class Recovered:
     sign: int
     layers: tuple[RecoveredLayer, ...]
 
+    @property
+    def title(self) -> str:
+        return self.family
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredCompletion(Recovered):
+    """The same for matrix completion: tokens are the rows (A_i, C_i), i = 1..``context``, and (B_j, 0) of [[A, C], [B,
+    D]], y is of size ``outputs`` and the prediction of D the y of the query rows. alpha = s sum_j x_j y_j^T and lambda
+    = s sum_j y_j y_j^T are matrices; there is one more trace, "y:yy".
+
+    ``machines``: the positions in x that each machine holds; Sigma has the blocks within machines alone (none: all of
+    it). ``sketches``: for every layer a matrix S with orthonormal columns, [x][column], or None where the layer sees
+    all of x; with Pi = S S^T, Sigma is Pi Sigma Pi in the update of x, and x is Pi x in that of y (none: no sketches).
+    ``algorithm``: what the verdict calls it; ``eta`` and ``gamma`` are those of eagle, omega_xx = -eta / |A|^2 and
+    omega_yx = -gamma / |A|^2 with the norms that A has on the task.
+    """
+
+    outputs: int
+    algorithm: str
+    machines: tuple[tuple[int, ...], ...] = ()
+    sketches: tuple[list[Any] | None, ...] = ()
+    eta: float | None = None
+    gamma: float | None = None
+
+    @property
+    def title(self) -> str:
+        return self.family if self.family.startswith(self.algorithm) else f"{self.algorithm}, as {self.family}"
+
+
+RecoveredAlgorithm = RecoveredCompletion | Recovered
+
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
     """The recovered algorithm against the network on fresh prompts of one kind.
 
-    ``median`` to ``largest`` are quantiles of |algorithm - network|, in units of ``rms``, the root mean square of the
-    network's predictions on the same prompts. Outside the task R^2 and ``rms`` may hang on a few prompts on which both
-    explode; a quantile times ``rms`` does not. ``skipped`` says why there are no figures.
+    ``median`` to ``largest`` are quantiles of |algorithm - network| over all numbers predicted, in units of ``rms``,
+    the root mean square of the network's predictions on the same prompts. Outside the task R^2 and ``rms`` may hang on
+    a few prompts on which both explode; a quantile times ``rms`` does not. ``skipped`` says why there are no figures.
     """
 
-    name: str  # "task", "noise x2", "context x1/2", "context x2", "inputs x1/2", "inputs x2"
+    name: str  # "task", then what differs from it: "noise x2", "context x1/2", "inputs x2", "flat spectrum", …
     label: str
     task: Mapping[str, Any]
     seed: int
@@ -83,12 +123,13 @@ class Disagreement:
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
     """How far the recovered algorithm agrees with a network: in its task, and outside. ``examples`` are a few prompts
-    of the task, [prompt][token][x, y] with the query last, which a single-precision number holds exactly, with the
-    predictions of both; the algorithm's are there to check another implementation of it."""
+    of the task, [prompt][token][x, y] with the queries last, which a single-precision number holds exactly, with the
+    predictions of both, [prompt], or [prompt][query][y] for matrix completion; the algorithm's are there to check
+    another implementation of it."""
 
     checkpoint: CheckpointInfo
     provenance: Mapping[str, Any]
-    recovered: Recovered
+    recovered: RecoveredAlgorithm
     disagreements: tuple[Disagreement, ...]  # the task first
     examples: list[Any]
     network: list[Any]

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.certificate import certify, variations
+from interp.certificate import certify, recognize
+from interp.certified_context import regression_variations
 from interp.estimates import Prompts, predict
 from interp.gauge import regauged
 from interp.identified import Identified, Subject, identify, open_subject
@@ -152,14 +153,14 @@ def test_equations_without_a_residual_stream() -> None:
 
 
 def certificate(model: LinearTransformer) -> Certificate:
-    subject, found = identified(model)
-    assert found.chosen is not None
-    return certify(planting.checkpoint(model), subject, found.chosen, PROMPTS, 0, None, 5)
+    found = recognize(planting.checkpoint(model), PROMPTS, 0)
+    assert found is not None
+    return certify(planting.checkpoint(model), found, PROMPTS, 0, None, 5)
 
 
 def test_variations_are_what_they_are_called() -> None:
     task = NoisyRegression(dim=2, context=5, noise=NoiseLaw(kind="choice", values=(1.0, 3.0)), covariance=(4.0, 1.0))
-    kinds = {name: kind for name, (_, kind) in variations(task).items()}
+    kinds = {name: kind for name, (_, kind) in regression_variations(task).items()}
     assert list(kinds) == ["task", "noise x2", "context x1/2", "context x2", "inputs x1/2", "inputs x2"]
     made = {name: kind for name, kind in kinds.items() if isinstance(kind, NoisyRegression)}
     assert made["task"] == task and made["noise x2"].noise.values == (2.0, 6.0)
@@ -167,7 +168,7 @@ def test_variations_are_what_they_are_called() -> None:
     torch.testing.assert_close(made["inputs x2"].sample(3, 0).x, 2 * task.sample(3, 0).x)
     torch.testing.assert_close(made["inputs x1/2"].sample(3, 0).x, 0.5 * task.sample(3, 0).x)
     bare = NoisyRegression(dim=2, context=1, noise=NoiseLaw(kind="fixed", values=(0.0,)))
-    assert [name for name, (_, kind) in variations(bare).items() if isinstance(kind, str)] == [
+    assert [name for name, (_, kind) in regression_variations(bare).items() if isinstance(kind, str)] == [
         "noise x2",
         "context x1/2",
     ]

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import emitting
 import numpy as np
 import pytest
 import torch
+from emitting import HOSTILE, assert_balanced, load
 
 from interp.reports.emission import emitted
-from interp.results import (
-    Certificate,
-    CheckpointInfo,
-    Disagreement,
-    Recovered,
-    RecoveredCoefficient,
-    RecoveredLayer,
-)
+from interp.results import Certificate, Recovered, RecoveredCoefficient, RecoveredLayer
 
 DIM, CONTEXT = 3, 6
 NAMES = {
@@ -32,7 +25,6 @@ NAMES = {
     "diag": ("xx", "xy", "yx", "yy"),
     "equivariant": ("xx", "xy", "yx", "yy", "x:xx", "x:yy", "y:xx"),
 }
-HOSTILE = '"""\nimport os; os.abort()\n\\end{document} \\input{x} $ % & # _ ^ ~ {} é \x1b[31m'
 
 
 def recovered(family: str = "diag", **changes: Any) -> Recovered:
@@ -81,26 +73,10 @@ def expected(algorithm: Recovered, tokens: np.ndarray) -> float:
 def certificate(algorithm: Recovered, name: str = "model.safetensors") -> Certificate:
     tokens = np.random.default_rng(1).normal(size=(3, CONTEXT + 1, DIM + 1)).astype(np.float32).astype(float)
     tokens[:, -1, -1] = 0.0
-    predictions = [expected(algorithm, prompt) for prompt in tokens]
-    figures = {"r2": 0.99, "r2_ci": (0.98, 0.995), "rms": 1.5, "median": 1e-3, "q90": 0.01, "q99": 0.02, "largest": 0.1}
-    nothing = {**dict.fromkeys(figures), "r2_ci": (None, None)}
-    kind = {"name": "task", "task": {"name": "noisy_regression", "dim": DIM}, "seed": 7, "left_out": 0}
-    return Certificate(
-        checkpoint=CheckpointInfo(
-            name=name, sha256="ab" * 32, layout="canonical", dtype="float64", tokens=(("x", DIM), ("y", 1)),
-            keys=algorithm.keys, scale=algorithm.scale, residual=algorithm.residual, clip=5.0, readout_channel="y",
-            readout_sign=algorithm.sign, layers=2, heads=1, parameters=64,
-        ),
-        provenance={"prompts": 512, "seed": 3, "tool": "interp-probe 0", "time": "today"},
-        recovered=algorithm,
-        disagreements=(
-            Disagreement(label="as trained", prompts=512, **kind, **figures),  # type: ignore[arg-type]
-            Disagreement(label="louder", prompts=0, **kind, **nothing, skipped="skipped, because of % it"),  # type: ignore[arg-type]
-        ),
-        examples=tokens.tolist(),
-        network=[value + 0.25 for value in predictions],
-        algorithm=predictions,
-    )  # fmt: skip
+    predictions = np.array([expected(algorithm, prompt) for prompt in tokens])
+    task = {"name": "noisy_regression", "dim": DIM}
+    settings = {"keys": algorithm.keys, "scale": algorithm.scale, "residual": algorithm.residual}
+    return emitting.certificate(algorithm, tokens, predictions, task, name, readout_sign=algorithm.sign, **settings)
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -109,13 +85,6 @@ SETTINGS: list[dict[str, Any]] = [
 ]  # fmt: skip
 CASES = [*((family, {}) for family in (*NAMES, "preconditioned-gd")), *(("diag", fields) for fields in SETTINGS[1:])]
 CASES += [(family, {"residual": False}) for family in ("gd", "preconditioned-gd")]
-
-
-def load(text: str) -> dict[str, Any]:
-    """The names of an emitted file, as if it were imported."""
-    names: dict[str, Any] = {"__name__": "emitted"}
-    exec(compile(text, "emitted.py", "exec"), names)
-    return names
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -192,23 +161,6 @@ def test_names_do_not_break_out() -> None:
     assert_balanced(latex)
 
 
-def assert_balanced(text: str) -> None:
-    """Braces and environments are closed in the order they are opened, and no alignment is ragged."""
-    stack: list[str] = []
-    for match in re.finditer(r"\\begin\{(\w+\*?)\}|\\end\{(\w+\*?)\}", text):
-        if match[1]:
-            stack.append(match[1])
-        else:
-            assert stack.pop() == match[2]
-    assert not stack
-    depth = 0
-    for brace in re.findall(r"(?<!\\)[{}]", text):
-        depth += 1 if brace == "{" else -1
-        assert depth >= 0
-    assert depth == 0
-    assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
-
-
 @pytest.mark.parametrize("family", [*NAMES, "preconditioned-gd"])
 def test_latex_is_well_formed(family: str) -> None:
     text = emitted(certificate(recovered(family)), "latex")
@@ -217,7 +169,6 @@ def test_latex_is_well_formed(family: str) -> None:
         assert words in text
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on this machine (texlive-latex-base)")
 @pytest.mark.parametrize("family", ["equivariant", "preconditioned-gd", "hostile"])
 def test_latex_compiles(family: str, tmp_path: Path) -> None:
     made = (
@@ -225,10 +176,4 @@ def test_latex_compiles(family: str, tmp_path: Path) -> None:
         if family == "hostile"
         else certificate(recovered(family))
     )
-    (tmp_path / "algorithm.tex").write_text(emitted(made, "latex"), encoding="ascii")
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "algorithm.tex"],
-        cwd=tmp_path, capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
-    assert (tmp_path / "algorithm.pdf").stat().st_size > 0
+    emitting.compile_latex(emitted(made, "latex"), tmp_path)
