@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from interp.certified_context import ContextComparison
+from interp.certified_sequences import recognize_sequences
 from interp.checkpoints.opening import Checkpoint
 from interp.disagreement import Comparison, disagreement
 from interp.identified import identify, open_subject
@@ -24,9 +25,11 @@ def recognize(
     """The network and the algorithm that it runs, identified as the main command does with the same ``prompts`` and
     ``seed``; None when the verdict is unrecognized.
 
-    Raises as ``open_subject`` does.
+    Raises as ``open_subject`` does, or for causal models as ``open_causal``.
     """
     seeds = seeds_of(seed)
+    if checkpoint.model.spec.attention.keys == "causal":
+        return recognize_sequences(checkpoint, prompts, seeds, progress)
     subject = open_subject(checkpoint, prompts)
     found = identify(subject, prompts, seeds[:3], progress)
     if isinstance(found, str) or found.chosen is None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from interp.reports import emitted_completion, emitted_regression
+from interp.reports import emitted_completion, emitted_heads, emitted_regression, emitted_step
 from interp.reports.certificate_text import Account
 from interp.reports.emitted_latex import LatexPart, latex_source
 from interp.reports.emitted_python import LIBRARIES, Library, PythonPart, python_source
-from interp.results import Certificate, Recovered, RecoveredCompletion
+from interp.results import Certificate, Recovered, RecoveredCompletion, RecoveredHeads, RecoveredStep
 
 __all__ = ["emitted"]
 
@@ -28,6 +28,8 @@ class _Emitter(Protocol):
 EMITTERS: Mapping[type, _Emitter] = {
     Recovered: emitted_regression,
     RecoveredCompletion: emitted_completion,
+    RecoveredHeads: emitted_heads,
+    RecoveredStep: emitted_step,
 }
 
 

@@ -20,7 +20,7 @@ from interp.reports.emitted_coefficients import (
     updated,
 )
 from interp.reports.emitted_latex import LatexPart, latex_matrix, latex_scale
-from interp.reports.emitted_python import WIDTH, Library, PythonPart, indented
+from interp.reports.emitted_python import WIDTH, Library, PythonPart, indented, wrapped_rows
 from interp.reports.emitted_regression import account as account_of_fit
 from interp.reports.numbers import number
 from interp.results import Certificate, RecoveredCompletion
@@ -152,11 +152,7 @@ def _numbers(recovered: RecoveredCompletion, library: Library) -> str:
             if sketch is None:
                 lines.append("    None,")
                 continue
-            lines.append("    [")
-            for row in sketch:
-                text = f"[{', '.join(repr(float(value)) for value in row)}],"
-                lines += textwrap.wrap(text, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 9)
-            lines.append("    ],")
+            lines += ["    [", *wrapped_rows(sketch, 2), "    ],"]
         lines.append("]")
     return "\n".join([*lines, "", ""])
 

@@ -18,7 +18,17 @@ from interp.reports.certificate_text import Account, disagreement_rows, origin, 
 from interp.reports.numbers import interval, number, plain
 from interp.results import Certificate
 
-__all__ = ["LIBRARIES", "WIDTH", "Library", "PythonPart", "ascii_text", "indented", "python_source"]
+__all__ = [
+    "LIBRARIES",
+    "WIDTH",
+    "Library",
+    "PythonPart",
+    "array_constant",
+    "ascii_text",
+    "indented",
+    "python_source",
+    "wrapped_rows",
+]
 
 WIDTH = 100
 ROUNDING = 1e-6  # of the network's size: how far another machine's rounding may move the predictions of deep networks
@@ -88,6 +98,27 @@ def ascii_text(text: str) -> str:
 
 def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
     return [" " * 4 * depth + line for line in lines]
+
+
+def wrapped_rows(matrix: Iterable[Iterable[float]], depth: int) -> list[str]:
+    """The rows of a nested list, a line or more for each."""
+    left = " " * 4 * depth
+    return [
+        line
+        for row in matrix
+        for line in textwrap.wrap(
+            f"[{', '.join(repr(float(value)) for value in row)}],",
+            WIDTH,
+            initial_indent=left,
+            subsequent_indent=f"{left} ",
+        )
+    ]
+
+
+def array_constant(name: str, matrix: Iterable[Iterable[float]], library: Library) -> list[str]:
+    """A matrix as an array of the library."""
+    before, after = library.array.split("{0}")
+    return [f"{name} = {before}[", *wrapped_rows(matrix, 1), f"]{after}"]
 
 
 def _docstring(certificate: Certificate, part: PythonPart, account: Account) -> str:

@@ -28,7 +28,7 @@ def command(
     checkpoint: str, form: str, out: str | None, spec: str | None, as_json: bool, prompts: int, seed: int
 ) -> None:
     """Write the algorithm that CHECKPOINT runs as a function that needs nothing of this package: of (X, y, x_query) for
-    regression, of (A, B, C) for matrix completion.
+    regression, of (A, B, C) for matrix completion, of the states so far for linear dynamics.
 
     It carries a certificate: how far it is from the network on fresh prompts of the task and outside of it. Running an
     emitted Python file checks it. Exit code 1 when no family is recognized, so that there is nothing to write.

@@ -58,7 +58,10 @@ from interp.results.recovered import (
     RecoveredAlgorithm,
     RecoveredCoefficient,
     RecoveredCompletion,
+    RecoveredHeads,
     RecoveredLayer,
+    RecoveredSequences,
+    RecoveredStep,
 )
 from interp.results.regression import (
     Adaptation,
@@ -140,7 +143,10 @@ __all__ = [
     "RecoveredAlgorithm",
     "RecoveredCoefficient",
     "RecoveredCompletion",
+    "RecoveredHeads",
     "RecoveredLayer",
+    "RecoveredSequences",
+    "RecoveredStep",
     "Regression",
     "Remainder",
     "Replacement",

@@ -16,7 +16,10 @@ __all__ = [
     "RecoveredAlgorithm",
     "RecoveredCoefficient",
     "RecoveredCompletion",
+    "RecoveredHeads",
     "RecoveredLayer",
+    "RecoveredSequences",
+    "RecoveredStep",
 ]
 
 
@@ -92,7 +95,64 @@ class RecoveredCompletion(Recovered):
         return self.family if self.family.startswith(self.algorithm) else f"{self.algorithm}, as {self.family}"
 
 
-RecoveredAlgorithm = RecoveredCompletion | Recovered
+@dataclass(frozen=True, kw_only=True)
+class RecoveredSequences:
+    """What the algorithms of linear dynamics share. They predict s_{t+1} from s_0 .. s_t, at every t.
+
+    A token holds ``contents``, one for every channel of ``channels``: "zero", "current" (s_t), "previous" (s_{t-1}, 0
+    at t = 0) or "start" (W_0 s_t with W_0 = ``start``, a number times the identity or a matrix).
+    """
+
+    family: str
+    equation: str
+    parameters: int
+    dim: int
+    context: int  # T of the task
+    channels: tuple[str, ...]
+    contents: tuple[str, ...]
+    start: float | list[Any]
+
+    @property
+    def title(self) -> str:
+        return self.family
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredHeads(RecoveredSequences):
+    """revalg, free of gauge: every layer updates the channels of all tokens by
+
+        e_t[a] <- e_t[a] + s sum_{b, g, e} k[a][b][g][e] sum_{j <= t} e_j[b] <e_j[g], e_t[e]>
+
+    and clips the result to +-``clip`` (None: not at all); where ``residual`` is False the token itself is not added.
+    ``layers`` are the k of every layer, sums over heads of P[a][b] Q[e][g]; ``how`` they were found: "weights" (the
+    block-scalar part of the network's weights) or "refit" (fitted to its predictions, with ``stderr`` the largest
+    standard error of each layer, None where the data do not fix one). The prediction is ``sign`` times the channel
+    ``readout`` after the last layer.
+    """
+
+    scale: str | float | int
+    residual: bool
+    clip: float | None
+    sign: int
+    readout: int
+    how: str
+    layers: tuple[list[Any], ...]
+    stderr: tuple[float | None, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredStep(RecoveredSequences):
+    """One step of gradient descent: s_{t+1} ~ H s_t + eta B_t s_t - M A_t s_t, with A_t = sum_{j < t} s_j s_j^T and
+    B_t = sum_{j < t} s_{j+1} s_j^T. ``held`` is H, what the tokens hold before the first layer, and ``decay`` M = eta
+    W_0; each a number times the identity, or a matrix."""
+
+    eta: float
+    eta_stderr: float | None
+    held: float | list[Any]
+    decay: float | list[Any]
+
+
+RecoveredAlgorithm = RecoveredCompletion | Recovered | RecoveredHeads | RecoveredStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +184,9 @@ class Disagreement:
 class Certificate:
     """How far the recovered algorithm agrees with a network: in its task, and outside. ``examples`` are a few prompts
     of the task, [prompt][token][x, y] with the queries last, which a single-precision number holds exactly, with the
-    predictions of both, [prompt], or [prompt][query][y] for matrix completion; the algorithm's are there to check
-    another implementation of it."""
+    predictions of both, [prompt], or [prompt][query][y] for matrix completion; of linear dynamics [prompt][time][dim],
+    the states s_0 .. s_{T-1} and the predictions of s_1 .. s_T. The algorithm's are there to check another
+    implementation of it."""
 
     checkpoint: CheckpointInfo
     provenance: Mapping[str, Any]
