@@ -268,12 +268,18 @@
     select(state.cell ? to.map((k) => Math.min(width - 1, Math.max(0, k))) : [0, 0]);
   });
 
+  /* From its beginning, which on a narrow screen is far from its only button. */
+  function help() {
+    byId("help").showModal();
+    byId("help-title").focus();
+  }
+
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input:not([type=range]), select, textarea, dialog")) return;
     if (event.key === "/") { event.preventDefault(); byId("search").focus(); }
-    if (event.key === "?") { event.preventDefault(); byId("help").showModal(); }
+    if (event.key === "?") { event.preventDefault(); help(); }
   });
-  byId("help-open").addEventListener("click", () => byId("help").showModal());
+  byId("help-open").addEventListener("click", help);
 
   // Search ----------------------------------------------------------------------------------------------------------
 

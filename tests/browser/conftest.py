@@ -88,9 +88,7 @@ def open_report(
     """``open_report(kind)``: that report from file://, with every other request refused and noted."""
     contexts = []
 
-    def opener(
-        kind: str, *, width: int = 1280, scheme: str = "light", scripts: bool = True, frame: bool = False
-    ) -> Opened:
+    def opener(kind: str, *, scheme: str = "light", scripts: bool = True, frame: bool = False) -> Opened:
         path = tmp_path / f"{kind}.html"
         result = {**analyses, **probe_reports}[kind]
         render_report(result).write(path)

@@ -90,6 +90,7 @@ def test_help(show: Open) -> None:
     opened = show("single")
     opened.page.keyboard.press("?")
     assert opened.page.locator("#help").is_visible()
+    assert opened.page.evaluate("document.activeElement.id") == "help-title"  # read from its beginning
     opened.page.keyboard.press("Escape")
     assert not opened.page.locator("#help").is_visible()
     opened.page.locator("#help-open").click()
