@@ -17,6 +17,7 @@ from interp.behaviour import describe_behaviour
 from interp.causal import causal_checks
 from interp.checkpoints.opening import Checkpoint
 from interp.closed_form.analysis import analyse_simple_regression
+from interp.closed_form.identification import is_simple
 from interp.completion import completion_panel, describe_completion, implicit_completion
 from interp.estimates import predict
 from interp.evidence import classical_panel, implicit_models, tuned_baselines
@@ -26,7 +27,7 @@ from interp.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.losses import Panel, affordable_prompts, depth_label, labels_of, solves_task, squared_errors, summarise
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, RegressionPrompts, SimpleRegression
+from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, RegressionPrompts
 from interp.preconditioner import describe_preconditioners
 from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
@@ -66,7 +67,7 @@ def analyse(
 
     Raises as ``open_subject`` does, or for causal models as ``open_causal``.
     """
-    if _is_simple(checkpoint.model.spec):
+    if is_simple(checkpoint.model.spec):
         return analyse_simple_regression(checkpoint, prompts, seed, progress, command)
     if checkpoint.model.spec.attention.keys == "causal":
         return analyse_sequences(checkpoint, prompts, seed, progress, command, verdict_only=verdict_only)
@@ -285,12 +286,6 @@ def _tried(
     own = int(np.random.SeedSequence(seed).generate_state(2)[1])
     progress("leaving the training distribution")
     return fields | {"stress": stress(subject.model, best, task, STRESS_PROMPTS, own)}
-
-
-def _is_simple(spec: ModelSpec) -> bool:
-    """Whether the model is of simple regression, or of a kind that is analysed on that task alone."""
-    named = None if spec.task is None else spec.task.get("name")
-    return named == SimpleRegression.name or bool(spec.additions)
 
 
 def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel[ContextPrompts]:

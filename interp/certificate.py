@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from interp.certified_closed_form import recognize_simple
 from interp.certified_context import ContextComparison
 from interp.certified_sequences import recognize_sequences
 from interp.checkpoints.opening import Checkpoint
+from interp.closed_form.identification import is_simple
 from interp.disagreement import Comparison, disagreement
 from interp.identified import identify, open_subject
 from interp.models.tasks import MatrixCompletion
@@ -25,9 +27,11 @@ def recognize(
     """The network and the algorithm that it runs, identified as the main command does with the same ``prompts`` and
     ``seed``; None when the verdict is unrecognized.
 
-    Raises as ``open_subject`` does, or for causal models as ``open_causal``.
+    Raises as ``open_subject`` does, for causal models as ``open_causal``, for simple regression as ``open_simple``.
     """
     seeds = seeds_of(seed)
+    if is_simple(checkpoint.model.spec):
+        return recognize_simple(checkpoint, prompts, seeds, progress)
     if checkpoint.model.spec.attention.keys == "causal":
         return recognize_sequences(checkpoint, prompts, seeds, progress)
     subject = open_subject(checkpoint, prompts)

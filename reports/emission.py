@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from interp.reports import emitted_completion, emitted_heads, emitted_regression, emitted_step
+from interp.reports import (
+    emitted_closed_form,
+    emitted_completion,
+    emitted_descent,
+    emitted_heads,
+    emitted_regression,
+    emitted_step,
+)
 from interp.reports.certificate_text import Account
 from interp.reports.emitted_latex import LatexPart, latex_source
 from interp.reports.emitted_python import LIBRARIES, Library, PythonPart, python_source
-from interp.results import Certificate, Recovered, RecoveredCompletion, RecoveredHeads, RecoveredStep
+from interp.results import (
+    Certificate,
+    Recovered,
+    RecoveredCompletion,
+    RecoveredDescent,
+    RecoveredForm,
+    RecoveredHeads,
+    RecoveredStep,
+)
 
 __all__ = ["emitted"]
 
@@ -30,6 +45,8 @@ EMITTERS: Mapping[type, _Emitter] = {
     RecoveredCompletion: emitted_completion,
     RecoveredHeads: emitted_heads,
     RecoveredStep: emitted_step,
+    RecoveredForm: emitted_closed_form,
+    RecoveredDescent: emitted_descent,
 }
 
 

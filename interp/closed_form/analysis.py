@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.closed_form.anatomy import directions, divisions, head_roles, query_share, rows_of, slots
-from interp.closed_form.evidence import closer, forms, replacements, rescalings
+from interp.closed_form.identification import RecoveredSimple, identify_simple, open_simple
 from interp.closed_form.rivals import Rival, fit_rivals
-from interp.closed_form.verdict import Scored, checks, choose_rival
-from interp.identification import RECOGNIZED, RECOGNIZED_LOWER, Score, bootstrap_fidelity
+from interp.closed_form.verdict import Scored
+from interp.identification import RECOGNIZED, RECOGNIZED_LOWER
 from interp.losses import Panel, labels_of, solves_task, squared_errors, summarise
 from interp.models.embedded import run_model
-from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import SimplePrompts, SimpleRegression
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
 from interp.recovered import no_verdict, score_words, task_sentence
-from interp.results import Analysis, ClosedForm, Evidence, Family, Form, Verdict
+from interp.results import Analysis, ClosedForm, Evidence, Family, Verdict
 
 __all__ = ["analyse_simple_regression"]
 
-FEWEST_PROMPTS = 256  # half of them must hold the 60 numbers of the polynomial twice over
 LOSS_PROMPTS = 16_384
 NOT_LINEAR = (
     "coefficients and implicit weights: skipped, because LayerNorm makes no layer a linear map of its token; the "
@@ -47,76 +43,41 @@ def analyse_simple_regression(
 ) -> Analysis:
     """Is it the closed form, a gradient method, or neither? ``prompts``: half fitted on, half scored on.
 
-    Raises LayoutError when the model is not one of this task, UnreadableFile for weights that are not finite,
-    UsageError for too few prompts.
+    Raises as ``open_simple`` does.
     """
-    model, task = _subject(checkpoint, prompts)
-    keys, seeds = model.spec.attention.keys, seeds_of(seed)
+    model, task = open_simple(checkpoint, prompts)
+    seeds = seeds_of(seed)
     origin = {
         "checkpoint": checkpoint_info(checkpoint),
         "task": task.to_dict(),
         "provenance": provenance(prompts, seed, command),
         "weights": recorded_weights(model),
     }
-    progress("running the network")
-    fitted, held_out = (task.sample(prompts // 2, s) for s in seeds[:2])
-    seen, passage = (run_model(model, *drawn.inputs(model.spec)) for drawn in (fitted, held_out))
-    network = passage.prediction
-    if not bool(torch.isfinite(seen.prediction).all() & torch.isfinite(network).all()):
-        why = "skipped, because its predictions are not finite on prompts of its task"
-        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(why,))
-        return Analysis(**origin, layers=(), families=(), verdict=no_verdict(why, False), evidence=nothing, implicit=())
-
-    progress("fitting gradient methods")
-    rivals = fit_rivals(fitted, keys, seen.prediction, max(2, model.layers), seeds[3])
-    found_forms = forms(network, held_out, keys, seeds[2])
-    closest = found_forms[0]
-    truth = held_out.least_squares()
-    halves = ((fitted, seen.prediction), (held_out, network))
-    scored = tuple(_scored(rival, closest, halves, seeds[2]) for rival in rivals)
-
-    progress("looking for slots, roles and the division")
-    weights, rows = dict(model.named()), rows_of(held_out, keys)
-    found_divisions, divides = divisions(passage, rows, model.spec, weights)
-    rescaled = rescalings(model, held_out, closest.name, rivals, seeds[2])
-    replaced = replacements(model, fitted, held_out, seeds[2])
-    conditions = checks(closest, scored, rescaled, found_divisions, divides, replaced)
-    closed = all(check.passed for check in conditions)
-    chosen, why = (None, _overruled(scored)) if closed else choose_rival(scored)
-    closed_form = ClosedForm(
-        formula=closest.formula if closed else None,
-        keys=keys,
-        checks=conditions,
-        forms=found_forms,
-        slots=slots(passage, rows),
-        directions=directions(passage, rows),
-        heads=head_roles(passage, rows, model.spec, weights),
-        divisions=found_divisions,
-        divides=divides,
-        rescaled=rescaled,
-        replacements=replaced,
-        query_share=query_share(passage, model.spec, weights),
-        weights_left=sum(int((value != 0).sum()) for value in weights.values()),
-        weights=model.parameters,
-    )
+    found = identify_simple(model, task, prompts, seeds, progress)
+    if isinstance(found, str):
+        nothing = Evidence(prompts=0, losses=(), depth_losses=(), notes=(found,))
+        return Analysis(
+            **origin, layers=(), families=(), verdict=no_verdict(found, False), evidence=nothing, implicit=()
+        )
+    closed_form, recovered, held_out = found.closed_form, found.recovered, found.held_out
 
     progress("measuring losses")
-    recovered = _Recovered.of(closed, closest, scored, rivals, chosen)
+    keys = model.spec.attention.keys
     panels = [_network_panel(model), _recovered_panel(recovered), _baselines(task, keys, prompts, seeds[3])]
     squares = squared_errors(task.sample, panels, LOSS_PROMPTS, LOSS_PROMPTS, seeds[4])
     losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
     mse = {entry.name: entry.mse for entry in losses}
     said = task_sentence(solves, share, mse.get("network"), mse.get("null"), mse.get("oracle"))
-    target = truth.prediction
+    target = held_out.least_squares().prediction
     return Analysis(
         **origin,
         layers=(),
         families=(
-            *_form_rows(found_forms, closed, conditions, held_out),
+            *_form_rows(closed_form, held_out),
             *(
-                _family_row(s, r, s is chosen, why[s.name], held_out, target)
-                for s, r in zip(scored, rivals, strict=True)
+                _family_row(s, r, s is found.chosen, found.why[s.name], held_out, target)
+                for s, r in zip(found.scored, found.rivals, strict=True)
             ),
         ),
         verdict=_verdict(recovered, closed_form, solves, said),
@@ -132,64 +93,6 @@ def analyse_simple_regression(
     )
 
 
-def _subject(checkpoint: Checkpoint, prompts: int) -> tuple[LinearTransformer, SimpleRegression]:
-    model = checkpoint.model.require_finite().to(torch.float64)
-    spec, fields = model.spec, model.spec.task
-    if fields is None or fields.get("name") != SimpleRegression.name:
-        stated = "none" if fields is None else repr(fields.get("name"))
-        raise LayoutError(
-            f"the model has {' and '.join(spec.additions)} and its task is {stated}, expected "
-            f"{SimpleRegression.name!r}, the one task that such models can be analysed on; a --spec file with [task] "
-            "sets it"
-        )
-    task = SimpleRegression.from_dict(fields)
-    task.require_model(spec, len(model.tensors["readout.weight"]) if spec.readout.flat else None)
-    if spec.attention.keys == "causal":
-        raise LayoutError("attention.keys is 'causal', expected 'context' or 'all' for simple_regression")
-    if spec.readout.channel != "y":
-        raise LayoutError(f"readout.channel is {spec.readout.channel!r}, expected 'y', the label of {task.name}")
-    if prompts < FEWEST_PROMPTS:
-        raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more: half are fitted on")
-    return model, task
-
-
-# --- the algorithm in the network's place ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Recovered:
-    """What is run beside the network: the closed form, the chosen gradient method, or what comes closest."""
-
-    name: str
-    recognized: bool
-    score: Score
-    parameters: int
-    predict: Callable[[SimplePrompts], Float[Tensor, " prompt"]]
-    formula: str
-
-    @classmethod
-    def of(
-        cls, closed: bool, form: Form, scored: Sequence[Scored], rivals: Sequence[Rival], chosen: Scored | None
-    ) -> _Recovered:
-        if closed or (chosen is None and (form.fidelity or -1.0) >= max(s.score.fidelity or -1.0 for s in scored)):
-            shrunken = form.name == "shrunken"
-            return cls(
-                "closed-form",
-                closed,
-                Score(fidelity=form.fidelity, interval=form.fidelity_ci),
-                0,
-                lambda d: d.least_squares().shrunken if shrunken else d.least_squares().prediction,
-                form.formula,
-            )
-        best = chosen or max(scored, key=lambda s: s.score.fidelity if s.score.fidelity is not None else -float("inf"))
-        rival = rivals[list(scored).index(best)]
-        return cls(best.name, chosen is not None, best.score, best.parameters, rival.predict, rival.formula)
-
-    @property
-    def label(self) -> str:
-        return f"{'recovered algorithm' if self.recognized else 'closest'} ({self.name})"
-
-
 def _network_panel(model: LinearTransformer) -> Panel[SimplePrompts]:
     return Panel(
         labels={"network": "the network"},
@@ -197,7 +100,7 @@ def _network_panel(model: LinearTransformer) -> Panel[SimplePrompts]:
     )
 
 
-def _recovered_panel(recovered: _Recovered) -> Panel[SimplePrompts]:
+def _recovered_panel(recovered: RecoveredSimple) -> Panel[SimplePrompts]:
     return Panel(
         labels={"recovered": recovered.label},
         predict=lambda drawn: {"recovered": recovered.predict(drawn)[:, None]},
@@ -231,27 +134,9 @@ def _baselines(task: SimpleRegression, keys: str, prompts: int, seed: int) -> Pa
 # --- rows and words -------------------------------------------------------------------------------------------------
 
 
-def _scored(rival: Rival, form: Form, halves: Sequence[tuple[SimplePrompts, Tensor]], seed: int) -> Scored:
-    ratios = []
-    for drawn, network in halves:
-        truth = drawn.least_squares()
-        value = truth.prediction if form.name == "least-squares" else truth.shrunken
-        ratios.append(closer(network, value, rival.predict(drawn), seed))
-    held_out, network = halves[1]
-    score = bootstrap_fidelity(rival.predict(held_out)[:, None], network[:, None], seed)
-    ratio, high = max(ratios, key=lambda pair: pair[1])
-    return Scored(name=rival.name, parameters=rival.parameters, score=score, ratio=ratio, ratio_high=high)
-
-
-def _overruled(scored: Sequence[Scored]) -> Mapping[str, str]:
-    times = {s.name: float(f"{1 / max(s.ratio, 1e-300):.2g}") for s in scored}
-    return {name: f"leaves {value:g} times the squared error of the closed form" for name, value in times.items()}
-
-
-def _form_rows(
-    found: Sequence[Form], closed: bool, conditions: Sequence, held_out: SimplePrompts
-) -> tuple[Family, ...]:
+def _form_rows(closed_form: ClosedForm, held_out: SimplePrompts) -> tuple[Family, ...]:
     truth = held_out.least_squares()
+    found, conditions, closed = closed_form.forms, closed_form.checks, closed_form.formula is not None
     rows = []
     for index, form in enumerate(found):
         failed = [check.name for check in conditions if not check.passed]
@@ -291,7 +176,7 @@ def _family_row(
     )
 
 
-def _verdict(recovered: _Recovered, found: ClosedForm, solves: bool, task: str) -> Verdict:
+def _verdict(recovered: RecoveredSimple, found: ClosedForm, solves: bool, task: str) -> Verdict:
     r2 = score_words(recovered.score)
     if recovered.recognized and recovered.name == "closed-form":
         where = f"the LayerNorm of layer {found.divides} divides by the variance V of x"

@@ -63,6 +63,10 @@ class Rival:
     formula: str
     parameters: int
     predict: Callable[[SimplePrompts], Float[Tensor, " prompt"]]
+    # Of a method that takes steps: A_k and C_k of each, C_k = 0 but for gd++, in the units that follow.
+    steps: Float[Tensor, "step matrix 2 2"] | None = None
+    x_unit: float = 1.0
+    y_unit: float = 1.0
 
 
 def fit_rivals(
@@ -86,7 +90,8 @@ def fit_rivals(
         def predict(drawn: SimplePrompts, method: _Method = method, theta: Tensor = theta) -> Tensor:
             return y_unit * method(theta, steps, moments(drawn, keys, x_unit, y_unit))
 
-        out.append(Rival(name, formula, width * steps, predict))
+        made = _matrices(name, theta, steps, x_unit)
+        out.append(Rival(name, formula, width * steps, predict, made, x_unit, y_unit))
     if steps <= 2 and POLYNOMIAL in names:
         features = _polynomials(seen)
         scale = features.square().mean(0).sqrt().clamp_min(1e-300)
@@ -102,12 +107,24 @@ def fit_rivals(
     return tuple(out)
 
 
+def _matrices(name: str, theta: Tensor, steps: int, x_unit: float) -> Float[Tensor, "step matrix 2 2"]:
+    """A_k and C_k of every step."""
+    if name == "gd++":
+        return theta.view(steps, 2, 2, 2)
+    A = theta[:, None, None] * _metric(x_unit) if name == "gd" else theta.view(steps, 2, 2)
+    return torch.stack([A, torch.zeros_like(A)], 1)
+
+
+def _metric(x_unit: float) -> Float[Tensor, "2 2"]:
+    """A step eta along the gradient for the slope on x is eta * x_unit^2 for the slope on x / x_unit."""
+    return torch.diag(torch.tensor([1.0 / x_unit**2, 1.0], dtype=torch.float64))
+
+
 _Method = Callable[[Tensor, int, Moments], Tensor]
 
 
 def _gd(theta: Tensor, steps: int, m: Moments) -> Float[Tensor, " prompt"]:
-    # A step eta along the gradient for the slope on x is eta * x_unit^2 for the slope on x / x_unit.
-    metric = torch.diag(torch.tensor([1.0 / m.x_unit**2, 1.0], dtype=theta.dtype))
+    metric = _metric(m.x_unit)
     return _preconditioned(torch.cat([(eta * metric).flatten() for eta in theta]), steps, m)
 
 

@@ -16,6 +16,8 @@ __all__ = [
     "RecoveredAlgorithm",
     "RecoveredCoefficient",
     "RecoveredCompletion",
+    "RecoveredDescent",
+    "RecoveredForm",
     "RecoveredHeads",
     "RecoveredLayer",
     "RecoveredSequences",
@@ -152,7 +154,49 @@ class RecoveredStep(RecoveredSequences):
     decay: float | list[Any]
 
 
-RecoveredAlgorithm = RecoveredCompletion | Recovered | RecoveredHeads | RecoveredStep
+@dataclass(frozen=True, kw_only=True)
+class RecoveredForm:
+    """The closed form of simple regression, with xbar, ybar the means of the examples, V the variance of x and C its
+    covariance with y: ybar + (C / V)(u - xbar). ``shrunken``: times (1 - h)(n + 1) / n with the leverage of the query
+    among the n + 1 points, h = 1 / (n + 1) + (u - m)^2 / sum (x - m)^2, m and the sum over all n + 1."""
+
+    family: str
+    equation: str
+    shrunken: bool
+    context: int
+    parameters: int = 0
+
+    @property
+    def title(self) -> str:
+        return self.family
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveredDescent:
+    """Steps of a gradient method for simple regression: with phi = (1, x / ``x_unit``), Sigma = mean phi phi^T and
+    alpha = mean phi y / ``y_unit`` over the examples (``keys`` "context") or also the query with y = 0 ("all"),
+
+        w <- w + A (alpha - Sigma w),    then phi <- (I + C Sigma) phi of all points, and y <- y - what the step
+        explained,
+
+    from w = 0; the prediction is ``y_unit`` times the sum over steps of <A (..), phi of the query>. ``steps`` are the
+    pairs (A, C); C is 0 but for gd++."""
+
+    family: str
+    equation: str
+    parameters: int
+    context: int
+    keys: str
+    x_unit: float
+    y_unit: float
+    steps: tuple[list[Any], ...]
+
+    @property
+    def title(self) -> str:
+        return self.family
+
+
+RecoveredAlgorithm = RecoveredCompletion | Recovered | RecoveredHeads | RecoveredStep | RecoveredForm | RecoveredDescent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,9 @@ import torch
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
 from interp.models.causal import causal_passage, causal_prediction
+from interp.models.embedded import run_model
 from interp.models.gram import forward, head_layers
-from interp.models.tasks import CompletionPrompts, DynamicsPrompts, any_task_from_dict
+from interp.models.tasks import CompletionPrompts, DynamicsPrompts, SimplePrompts, any_task_from_dict
 from interp.models.transformer import LinearTransformer
 
 Run = Callable[..., Any]
@@ -63,6 +64,8 @@ def asked(model: LinearTransformer, drawn: Any) -> tuple[tuple[torch.Tensor, ...
     if isinstance(drawn, DynamicsPrompts):
         passage = causal_passage(spec, model.Q, model.P, drawn.inputs(spec)[0])
         return (drawn.states[:, :-1],), causal_prediction(spec, passage[-1])
+    if isinstance(drawn, SimplePrompts):
+        return (drawn.x, drawn.y, drawn.x_query), run_model(model, *drawn.inputs(spec)).prediction
     grams = drawn.grams(spec)
     tokens = forward(head_layers(model, drawn.context), grams.gram, grams.query).queries[-1]
     label = spec.readout.sign * tokens[..., spec.channel("y").indices]
@@ -75,9 +78,9 @@ def zoo_models() -> Iterator[Any]:
     """Those that are recognized; all but regression are slow."""
     for name in zoo_names():
         spec = inspect_checkpoint(f"zoo:{name}").spec
-        task = None if spec is None or spec.task is None else spec.task["name"]
-        if name not in UNRECOGNIZED and task in ("noisy_regression", "matrix_completion", "linear_dynamics"):
-            yield pytest.param(name, marks=() if task == "noisy_regression" else pytest.mark.slow)
+        slow = spec is None or spec.task is None or spec.task["name"] != "noisy_regression"
+        if name not in UNRECOGNIZED:
+            yield pytest.param(name, marks=pytest.mark.slow if slow else ())
 
 
 @pytest.mark.parametrize("name", list(zoo_models()))
