@@ -21,7 +21,11 @@ __all__ = ["command"]
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
 @click.option(
-    "--prompts", type=int, default=4096, show_default=True, help="To identify on, and of every kind in the certificate."
+    "--prompts",
+    type=int,
+    default=4096,
+    show_default=True,
+    help="To identify on, and of every kind in the certificate (of linear dynamics at most 512).",
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
 def command(
