@@ -41,7 +41,7 @@ COLLINEAR = 1e-7  # a direction of theta that changes the predictions this littl
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
 MAX_STEPS = 40
 FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER = 256, 16  # size of the part of the prompts that a fit starts on
-LARGEST = 30.0  # times the median size of a prediction
+LARGEST = 30.0  # times its median over prompts: the size of a prediction, and how far weights move it
 HOPELESS = 0.3  # unexplained share after the first part at which a family is given up
 
 
@@ -217,10 +217,23 @@ def _determined(
     return determined, tuple(partners)
 
 
-def bounded_weights(target: Float[Tensor, "prompt output"]) -> Float[Tensor, " prompt"]:
-    """min(1, 30 median |target| / |target|): nearly always 1. A deep network can explode on one prompt in a hundred,
-    and unweighted squares would be of that prompt alone."""
-    sizes = target.norm(dim=1)
+def bounded_weights(network: LayerMaps, sensed: Sensitivities) -> Float[Tensor, " prompt"]:
+    """min(1, 30 m(p) / |p|, 30 m(k) / k): p the network's prediction, k^2 = sum_l |Gamma_l|^2 |T_l - r I|^2, m the
+    median over prompts. ``sensed`` are the network's own sensitivities.
+
+    k is what a change of its layers by one part, each in its worst direction, does to the prediction. A deep network
+    can explode on one prompt in a hundred, where its last digit of a weight moves more than all else is. Unweighted
+    squares would be of that prompt alone. Nearly all weights are 1, and none looks at a residual.
+    """
+    sizes, reach = sensed.prediction.norm(dim=1), torch.zeros_like(sensed.prediction[:, 0])
+    for layer, gram in enumerate(sensed.trajectory.grams):
+        size = network.update(layer, gram).flatten(1).norm(dim=-1)
+        for gammas in sensed.gammas:
+            reach = torch.hypot(reach, gammas[layer].flatten(1).norm(dim=-1) * size)
+    return torch.minimum(_bounded(sizes), _bounded(reach))
+
+
+def _bounded(sizes: Float[Tensor, " prompt"]) -> Float[Tensor, " prompt"]:
     typical = sizes.median()
     if not bool(typical > 0):
         return torch.ones_like(sizes)
@@ -232,18 +245,19 @@ def refit(
     prompts: Prompts,
     target: Float[Tensor, "prompt output"],
     starts: Sequence[Float[Tensor, " parameter"]],
+    weight: Float[Tensor, " prompt"] | None = None,
 ) -> Estimate:
-    """Minimise sum (prediction_theta - target)^2 over all layers by Levenberg-Marquardt, from the best of ``starts``.
+    """Minimise sum w^2 (prediction_theta - target)^2 over all layers by Levenberg-Marquardt, from the best of
+    ``starts``; w is ``weight`` (None: 1; see ``bounded_weights``).
 
     The second-best start is tried as well when the first leaves more than 1 % of the variance. A fit that leaves
-    most of it on a part of the prompts is hopeless and is not carried on to all of them. Prompts are weighted (see
-    ``bounded_weights``).
+    most of it on a part of the prompts is hopeless and is not carried on to all of them.
     """
     parameters = sum(parametrisation.sizes)
     if parameters == 0 or not bool((target != 0).any()):
         nothing = torch.zeros(parameters, dtype=target.dtype)
         return Estimate(nothing, nothing * float("nan"), (False,) * parameters, ((),) * parameters, 1.0)
-    weight = bounded_weights(target)
+    weight = torch.ones_like(target[:, 0]) if weight is None else weight
     part = slice(0, max(FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER * parameters))
     first = parametrisation, prompts[part], target[part], weight[part]
     best: Estimate | None = None

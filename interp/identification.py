@@ -139,14 +139,15 @@ def fit_families(
     sensed: Sensitivities,
     held_out: Prompts,
     reference: Float[Tensor, "prompt output"],
+    weight: Float[Tensor, " prompt"],
     seed: int,
     structured: bool = False,
 ) -> tuple[Candidate, ...]:
     """Fit every family on ``fitted`` (with the network's sensitivities there), score it on ``held_out``, where the
-    network predicts ``reference``. In fits and scores no prompt weighs more than ``bounded_weights`` lets it.
-    ``structured``: also those in which a layer sees part of x at a time."""
+    network predicts ``reference`` and prompts count by ``weight``. In fits, too, no prompt weighs more than
+    ``bounded_weights`` lets it. ``structured``: also those in which a layer sees part of x at a time."""
     out: list[Candidate] = []
-    weight = bounded_weights(reference)
+    fit_weight = bounded_weights(network, sensed)
     for entry in FAMILIES + (STRUCTURED if structured else ()):
         parametrisation, skipped = _parametrise(entry, network, spec, live, fitted, out)
         if parametrisation is None:
@@ -161,7 +162,7 @@ def fit_families(
         starts = [output.theta]
         if isinstance(parametrisation, BasisFamily):
             starts.append(_weight_start(parametrisation, network, spec, live))
-        fit = refit(parametrisation, fitted, sensed.prediction, starts)
+        fit = refit(parametrisation, fitted, sensed.prediction, starts, fit_weight)
         prediction = predict(parametrisation.build(fit.theta), held_out)
         score = bootstrap_fidelity(prediction, reference, seed, weight)
         out.append(
@@ -265,17 +266,19 @@ def _too_low(score: Score) -> str:
 
 
 def _improves(larger: Candidate, smaller: Candidate) -> bool:
-    """Whether ``larger`` explains materially more: exactly what the smaller does not, or, if it contains the smaller,
-    by more than its worth, or (families of a few numbers) surely with ten times less left over: a few prompts that
-    outweigh the others must not decide between two good accounts."""
+    """Whether ``larger`` explains materially more: exactly what the smaller does not; by more than its worth; or
+    (families of a few numbers) surely with ten times less left over: a few prompts that outweigh the others must not
+    decide between two good accounts. If it does not contain the smaller, by more than its worth and with ten times
+    less."""
     left, leaves = smaller.score.unexplained, larger.score.unexplained
     if not larger.score.recognized or larger.parameters < smaller.parameters:
         return False
     if leaves < EXACT and left > NEGLIGIBLE:
         return True
-    if smaller.family.name not in larger.family.contains:
-        return False
     most, least = larger.score.interval[0], smaller.score.interval[1]
     tenfold = most is not None and least is not None and (1.0 - most) * TENFOLD < 1.0 - least
+    worthy = left - leaves > larger.family.worth
+    if smaller.family.name not in larger.family.contains:
+        return tenfold and worthy
     few = larger.family.name != "preconditioned-gd"
-    return (few and left > NEGLIGIBLE and tenfold) or left - leaves > larger.family.worth
+    return (few and left > NEGLIGIBLE and tenfold) or worthy

@@ -15,7 +15,7 @@ from interp.gauge import LiveCoordinates, beyond_rounding, live_coordinates, reg
 from interp.identification import Candidate, choose, fit_families
 from interp.linear_prompts import gram_prompts, usable
 from interp.models.errors import LayoutError, UsageError
-from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
+from interp.models.gram import GramTrajectory, HeadLayers, head_layers
 from interp.models.tasks import ContextPrompts, ContextTask, MatrixCompletion, shared_key_task
 from interp.models.transformer import LinearTransformer
 
@@ -112,19 +112,20 @@ def identify(
     fit_prompts, test_prompts = gram_prompts(fitted, spec), gram_prompts(held_out, spec)
     live = live_coordinates(network, fit_prompts.gram[:FEW], fit_prompts.query[:FEW], fit_prompts.readout)
     sensed = _sensed(network, fit_prompts)
-    trajectory = forward(network, test_prompts.gram, test_prompts.query)
-    reference = _without_rounding(test_prompts.read(trajectory.queries[-1]), network, test_prompts)
+    trajectory, reference, weight = _weighed(network, test_prompts)
 
     progress("fitting the families")
     structured = isinstance(task, MatrixCompletion)
-    exploding = int((bounded_weights(reference) < 1).sum())
+    exploding = int((weight < 1).sum())
     if exploding:
         bounded = (
-            f"{exploding} of {held_out.count} held-out prompts, where the network's prediction is above {LARGEST:g} "
-            "times its median size, count in the fidelity as if it were that"
+            f"{exploding} of {held_out.count} held-out prompts, where the network's prediction, or what a change of "
+            f"its layers does to it, is above {LARGEST:g} times its median, count in the fidelity as if it were that"
         )
         note = bounded if note is None else f"{note}; {bounded}"
-    candidates = fit_families(network, spec, live, fit_prompts, sensed, test_prompts, reference, seeds[2], structured)
+    candidates = fit_families(
+        network, spec, live, fit_prompts, sensed, test_prompts, reference, weight, seeds[2], structured
+    )
     chosen, why = choose(candidates)
     return Identified(
         network=network,
@@ -141,6 +142,14 @@ def identify(
 def _sensed(network: HeadLayers, prompts: Prompts) -> Sensitivities:
     sensed = sensitivities(network, prompts)
     return replace(sensed, prediction=_without_rounding(sensed.prediction, network, prompts))
+
+
+def _weighed(
+    network: HeadLayers, prompts: Prompts
+) -> tuple[GramTrajectory, Float[Tensor, "prompt output"], Float[Tensor, " prompt"]]:
+    """The network's passage through the prompts, its predictions, and how much each prompt counts."""
+    sensed = _sensed(network, prompts)
+    return sensed.trajectory, sensed.prediction, bounded_weights(network, sensed)
 
 
 def _without_rounding(

@@ -145,7 +145,8 @@ def verdict(
         if law is not None and eagle:
             what += (
                 f" Its steps follow the norm of A from layer to layer, ω_xx = -η/|A|² and ω_yx = -γ/|A|² with η = "
-                f"{law.eta:.3g} and γ = {law.gamma:.3g} ({law.statistic} |A|²): {law.why}."
+                f"{_interval_words(law.eta, law.eta_ci)} and γ = {_interval_words(law.gamma, law.gamma_ci)} "
+                f"({law.statistic} |A|²): {law.why}."
             )
         elif law is not None:
             what += f" It is not EAGLE, whose steps follow the norm of A from layer to layer: {law.why}"
@@ -195,6 +196,12 @@ def task_sentence(
     if not solves:
         return f"Does not solve the task{figures}."
     return f"It solves the task{figures}, {100 * (share or 0.0):.0f} % of what the optimum gains."
+
+
+def _interval_words(value: float | None, interval: tuple[float | None, float | None]) -> str:
+    low, high = interval
+    assert value is not None and low is not None and high is not None  # of a law that holds
+    return f"{value:.2g} [{low:.2g}, {high:.2g}]"
 
 
 def score_words(score: Score) -> str:

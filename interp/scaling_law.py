@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from scipy.special import stdtrit
 from torch import Tensor
 
 from interp.families import BasisFamily, SketchedFamily
@@ -182,9 +183,17 @@ def _law(
 
 
 def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamma: list[_Step]) -> ScalingLaw:
-    def law(why: str, holds: bool = False, **figures: float | None) -> ScalingLaw:
+    def law(
+        why: str,
+        holds: bool = False,
+        intervals: Sequence[tuple[float | None, float | None]] = ((None, None), (None, None)),
+        **figures: float | None,
+    ) -> ScalingLaw:
         known = dict.fromkeys(("eta", "gamma", "spread", "explained", "slope", "slope_stderr")) | figures
-        return ScalingLaw(statistic=statistic, points=points, holds=holds, why=why, **known)
+        eta_ci, gamma_ci = intervals
+        return ScalingLaw(
+            statistic=statistic, points=points, holds=holds, why=why, eta_ci=eta_ci, gamma_ci=gamma_ci, **known
+        )
 
     if min(len(eta), len(gamma)) < 2:
         return law("it takes two known steps that condition A, and two that write D, to tell a law from a constant")
@@ -219,9 +228,21 @@ def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamm
     else:
         holds, why = True, f"no layer is off by more than a factor of {spread:.2f}"
     return law(
-        why, holds, eta=math.exp(means[0]), gamma=math.exp(means[1]), spread=spread, explained=explained, slope=slope,
-        slope_stderr=error,
+        why, holds, [_interval_of_mean(eta), _interval_of_mean(gamma)], eta=math.exp(means[0]),
+        gamma=math.exp(means[1]), spread=spread, explained=explained, slope=slope, slope_stderr=error,
     )  # fmt: skip
+
+
+def _interval_of_mean(steps: Sequence[_Step]) -> tuple[float, float]:
+    """95 % interval of the geometric mean of two or more layers: Student's, from how far they are off it, or what the
+    errors of the layers make of it, whichever is wider."""
+    logs, n = [math.log(step.factor) for step in steps], len(steps)
+    off = sum(value**2 for value in _centred(logs))
+    reach = max(
+        float(stdtrit(n - 1, 0.975)) * (off / (n - 1) / n) ** 0.5,
+        1.96 * sum(step.error**2 for step in steps) ** 0.5 / n,
+    )
+    return math.exp(_mean(logs) - reach), math.exp(_mean(logs) + reach)
 
 
 def _mean(values: Sequence[float]) -> float:

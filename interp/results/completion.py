@@ -25,7 +25,8 @@ class LawPoint:
 class ScalingLaw:
     """omega_xx = -eta / |A_l|^2 and omega_yx = -gamma / |A_l|^2 with one eta and one gamma for all layers.
 
-    ``eta`` and ``gamma`` are geometric means over layers; ``spread`` is the largest factor by which a layer is off;
+    ``eta`` and ``gamma`` are geometric means over layers, with 95 % intervals (from how far the layers are off them, or
+    from what is not known of each layer, whichever is wider); ``spread`` is the largest factor by which a layer is off;
     ``explained`` the share of the variance of log(-omega) over layers that the law accounts for (0: constant steps do
     as well); ``slope`` that of log(-omega) against log |A_l|^-2, 1 by the law.
     """
@@ -33,7 +34,9 @@ class ScalingLaw:
     statistic: str  # "largest" of 1024 prompts, as in the paper, or "mean"; of what a layer sees of A, or " whole"
     points: tuple[LawPoint, ...]
     eta: float | None
+    eta_ci: tuple[float | None, float | None]
     gamma: float | None
+    gamma_ci: tuple[float | None, float | None]
     spread: float | None
     explained: float | None
     slope: float | None

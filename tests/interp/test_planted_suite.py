@@ -1,14 +1,15 @@
 """The verdict on 320 planted networks of every family, all disturbed, and on 100 that run no algorithm.
 
-Every weight of a planted network gets independent noise of 1e-3 of the root mean square weight of its matrix (the
-closed form and proposition 2, whose large weights cancel each other, of 1e-5); then its heads are scrambled. Networks
-of many layers that explode on their own prompts are not planted: noise makes others of them. The bars: 2 % of all are
-named wrongly, and none of the 100 is named.
+Every weight of a planted network gets independent noise of 1e-3 of the root mean square weight of its matrix
+(proposition 2, whose large weights cancel each other, of 1e-5; those with LayerNorm, for the same reason, of 1e-5 of
+the weight); then its heads are scrambled. None is left out, though 65 of those with omegas
+predict more than ten times the largest label on some of their own prompts. The bars: 2 % of all are named wrongly, and none of the 100 is named. Measured as a whole: 319 of
+320 right, none of 100 named. The one is EAGLE 10, called gd++: the batch that set the step of its first layer held a
+prompt that makes it 0.6 of what batches make it as a rule.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,9 +23,8 @@ from planting_simple import keeping_ones, linear_steps, random_network, regauged
 from interp.analysis import analyse
 from interp.models.closed_form import closed_form
 from interp.models.constructions import gradient_step, preconditioned_step, richardson
-from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, NoisyRegression, SimpleRegression, task_from_dict
+from interp.models.tasks import LinearDynamics, SimpleRegression
 from interp.models.transformer import LinearTransformer
 
 pytestmark = pytest.mark.slow
@@ -47,25 +47,10 @@ def hidden(model: LinearTransformer, seed: int, more: int) -> LinearTransformer:
     return replace(model, P=P, Q=Q)
 
 
-def calm(model: LinearTransformer, task: NoisyRegression) -> bool:
-    """Its predictions stay within ten times the largest label."""
-    drawn = task.sample(256, seed=0)
-    grams = drawn.grams(model.spec)
-    layers = HeadLayers(P=model.P, Q=model.Q, scale=1.0, residual=1.0)
-    return bool(forward(layers, grams.gram, grams.query).queries[-1].abs().max() < 10 * drawn.y.abs().max())
-
-
 def omegas(seed: int) -> Case:
     """gd, gd++ and diag, of 1 to 8 layers and 2 to 16 dimensions."""
-    for attempt in itertools.count():
-        found = planting.random_planted(
-            seed + 1000 * attempt, subset=ACTIVE[seed % len(ACTIVE)], largest=16, noise=NOISE
-        )
-        task = task_from_dict(found.model.spec.task)
-        assert isinstance(task, NoisyRegression)
-        if calm(found.model, task):
-            return found.model, {found.right_verdict}
-    raise AssertionError
+    found = planting.random_planted(seed, subset=ACTIVE[seed % len(ACTIVE)], largest=16, noise=NOISE)
+    return found.model, {found.right_verdict}
 
 
 def equivariant(seed: int) -> Case:
@@ -131,10 +116,9 @@ def proposition_2(seed: int) -> Case:
     return scrambled(disturbed(preconditioned_step(task, 1.0, polynomial), seed, 1e-5), seed), {"revalg"}
 
 
-def divided(seed: int) -> Case:
+def normalised(model: LinearTransformer, seed: int) -> LinearTransformer:
+    """A network with LayerNorm, disturbed and hidden. Large weights cancel in it, so each is off by 1e-5 of itself."""
     generator = torch.Generator().manual_seed(seed)
-    keys = "all" if seed % 2 else "context"
-    model = closed_form(SimpleRegression(context=10 + 2 * (seed % 6)), keys)
 
     def noisy(value: torch.Tensor) -> torch.Tensor:
         return value * (1.0 + 1e-5 * torch.randn(value.shape, generator=generator, dtype=torch.float64))
@@ -142,14 +126,20 @@ def divided(seed: int) -> Case:
     model = replace(
         model, P=noisy(model.P), Q=noisy(model.Q), tensors={name: noisy(t) for name, t in model.tensors.items()}
     )
-    return regauged(rotated(model, keeping_ones(seed)), seed), {"closed-form"}
+    return regauged(rotated(model, keeping_ones(seed)), seed)
+
+
+def divided(seed: int) -> Case:
+    keys = "all" if seed % 2 else "context"
+    return normalised(closed_form(SimpleRegression(context=10 + 2 * (seed % 6)), keys), seed), {"closed-form"}
 
 
 def simple_steps(seed: int) -> Case:
     task, keys = SimpleRegression(context=12), "all" if seed % 2 else "context"
     rates = 0.08 + 0.01 * (seed % 5), 0.1
-    model = two_steps(task, rates, keys) if seed % 4 < 2 else linear_steps(task, rates, keys)
-    return model, {"gd"}
+    if seed % 4 < 2:
+        return normalised(two_steps(task, rates, keys), seed), {"gd"}
+    return hidden(linear_steps(task, rates, keys), seed, 1), {"gd"}
 
 
 PLANTED: dict[str, tuple[Callable[[int], Case], int]] = {

@@ -82,6 +82,22 @@ def test_a_law_that_leaves_more_than_it_says_is_none(shape: BasisFamily, scatter
     assert not law.holds and law.explained is not None and law.explained < 1.0 - MOST
 
 
+def test_the_means_over_layers_come_with_their_errors(shape: BasisFamily) -> None:
+    """Student's interval of the logarithms, and what is not known of the norms where layers are no further apart."""
+    law = judged(shape, [[1.2, 1.0, 1 / 1.2, 1.0], [1.1, 1 / 1.1, 1.1, 1 / 1.1]])
+    for value, (low, high), sd, t, n in (
+        (law.eta, law.eta_ci, math.log(1.2), 4.302653, 3),
+        (law.gamma, law.gamma_ci, math.log(1.1) * (4 / 3) ** 0.5, 3.182446, 4),
+    ):
+        assert value is not None and low is not None and high is not None
+        assert math.log(high / value) == pytest.approx(t * sd / n**0.5, rel=1e-5)
+        assert value / low == pytest.approx(high / value)
+    low, high = judged(shape, [[1.0] * 4] * 2, scatter=0.2).gamma_ci
+    assert low is not None and high is not None
+    assert math.log(high / low) == pytest.approx(2 * 1.96 * 0.2 * (3 / 4) ** 0.5 / 2, rel=0.15)
+    assert judged(shape, [[1.0] * 4, [1.0, -1.0, 1.0, 1.0]]).eta_ci == (None, None)
+
+
 def test_equal_steps_are_no_law(shape: BasisFamily) -> None:
     same = (NORMS / NORMS[0]).tolist()
     law = judged(shape, [same, same], scatter=3.0)
