@@ -2,10 +2,10 @@
 
 Every weight of a planted network gets independent noise of 1e-3 of the root mean square weight of its matrix
 (proposition 2, whose large weights cancel each other, of 1e-5; those with LayerNorm, for the same reason, of 1e-5 of
-the weight); then its heads are scrambled. None is left out, though 65 of those with omegas
-predict more than ten times the largest label on some of their own prompts. The bars: 2 % of all are named wrongly, and none of the 100 is named. Measured as a whole: 319 of
-320 right, none of 100 named. The one is EAGLE 10, called gd++: the batch that set the step of its first layer held a
-prompt that makes it 0.6 of what batches make it as a rule.
+the weight); then its heads are scrambled. None is left out, though 65 of those with omegas predict more than ten times
+the largest label on some of their own prompts. The bars: 2 % of all are named wrongly, and none of the 100 is named.
+Measured as a whole: 319 of 320 right, none of 100 named. The one is EAGLE 10, called gd++: the batch that set the step
+of its first layer held a prompt that makes it 0.6 of what batches make it as a rule.
 """
 
 from __future__ import annotations
