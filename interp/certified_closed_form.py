@@ -75,7 +75,7 @@ class SimpleComparison:
 def simple_variations(task: SimpleRegression, fixed: bool) -> dict[str, tuple[str, SimpleRegression | str]]:
     """``fixed``: the read-out has weights for every token, so that their number cannot change."""
     louder = NoiseLaw(kind=task.noise.kind, values=tuple(2 * v for v in task.noise.values))
-    tied = "the read-out has weights for as many examples as the task has" if fixed else None
+    tied = "the read-out has weights for just so many" if fixed else None
     return {
         "task": ("as trained", task),
         "noise x2": (

@@ -184,8 +184,8 @@ def sequence_variations(task: LinearDynamics) -> dict[str, tuple[str, LinearDyna
 
     louder = NoiseLaw(kind=task.noise.kind, values=tuple(2 * v for v in task.noise.values))
     others = {
-        "dynamics orthogonal": ("an orthogonal W for every sequence", "orthogonal"),
-        "dynamics contracting": ("a contracting W for every sequence", "contracting"),
+        "dynamics orthogonal": ("a fresh orthogonal W", "orthogonal"),
+        "dynamics contracting": ("a fresh contracting W", "contracting"),
     }
     return {
         "task": ("as trained", task),

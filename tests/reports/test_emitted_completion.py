@@ -28,7 +28,7 @@ def recovered(names: tuple[str, ...] = ("xx", "yx"), structure: str = "", **chan
         layers.append(RecoveredLayer(index=index, coefficients=rows))
     family = {"": "gd++", "machines": "gd++ (machines)", "sketched": "gd++ (sketched)"}[structure]
     S = np.linalg.qr(rng.normal(size=(DIM, 2)))[0].tolist()
-    sketches = (None, S) if structure == "sketched" else ()
+    sketches = (S, None) if structure == "sketched" else ()
     fields = {
         "family": family, "equation": "", "parameters": 3, "dim": DIM, "context": CONTEXT, "keys": "context",
         "scale": "1", "residual": True, "sign": -1, "layers": tuple(layers), "outputs": OUTPUTS, "algorithm": "gd++",
