@@ -71,8 +71,9 @@ def describe_completion(found: Identified, spec: ModelSpec, task: MatrixCompleti
     inputs, label = label_indices(spec)
     reference = held_out.prompts.read(held_out.trajectory.queries[-1])
     beside: tuple[Agreement, ...] = ()
-    if best is not None and best.parametrisation is not None and best.fit is not None:
-        beside = agreement(found.network, best.parametrisation.build(best.fit.theta), held_out, spec)
+    if best is not None and best.parametrisation is not None and best.fit is not None and best.output is not None:
+        refitted, layerwise = (best.parametrisation.build(e.theta) for e in (best.fit, best.output))
+        beside = agreement(found.network, refitted, layerwise, held_out, spec)
     return Completion(
         regime=regime,
         laws=scaling_laws(found.chosen, found.network, task, spec, seed)
@@ -85,25 +86,33 @@ def describe_completion(found: Identified, spec: ModelSpec, task: MatrixCompleti
     )
 
 
-def agreement(network: LayerMaps, recovered: LayerMaps, half: Half, spec: ModelSpec) -> tuple[Agreement, ...]:
-    """The two run side by side on all tokens of the held-out prompts."""
+def agreement(
+    network: LayerMaps, refitted: LayerMaps, layerwise: LayerMaps, half: Half, spec: ModelSpec
+) -> tuple[Agreement, ...]:
+    """The network and the algorithm, by its refit and its output estimates, run side by side on all tokens of the
+    held-out prompts."""
     drawn, prompts = half.drawn, half.prompts
     assert isinstance(drawn, CompletionPrompts)
     context, query = drawn.tokens(spec)
     tokens = torch.cat([context, query], 1)
-    runs = [forward(layers, prompts.gram, tokens).queries for layers in (network, recovered)]
+    runs = [forward(layers, prompts.gram, tokens).queries for layers in (network, refitted, layerwise)]
     _, label = label_indices(spec)
     out = []
-    for layer, (ours, theirs) in enumerate(zip(*runs, strict=True)):
-        apart = ours - theirs
-        if layer + 1 == len(runs[0]):
-            apart = apart[..., label]
-        difference, stderr = mean_with_error(apart.square().mean((1, 2)))
+    for layer, (ours, *theirs) in enumerate(zip(*runs, strict=True)):
+        compared = label if layer + 1 == len(runs[0]) else slice(None)
+        apart = [mean_with_error((ours - other)[..., compared].square().mean((1, 2))) for other in theirs]
+        (difference, stderr), (own, own_stderr) = apart
         read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
         error, error_stderr = mean_with_error((read - drawn.D).square().mean((1, 2)))
         out.append(
             Agreement(
-                layer=layer, difference=difference, difference_stderr=stderr, error=error, error_stderr=error_stderr
+                layer=layer,
+                difference=difference,
+                difference_stderr=stderr,
+                layerwise=own,
+                layerwise_stderr=own_stderr,
+                error=error,
+                error_stderr=error_stderr,
             )
         )
     return tuple(out)

@@ -70,6 +70,7 @@ def layers() -> list[Row]:
             rows.append({
                 "model": name, "verdict": found.verdict.algorithm, "layers run": entry.layer,
                 "paper": paper[entry.layer], "difference": entry.difference, "± difference": entry.difference_stderr,
+                "layer by layer": entry.layerwise, "± layer by layer": entry.layerwise_stderr,
                 "error of D": error, "± error of D": stderr, "zero / error": zero / error if zero and error else None,
                 "|A|²": point.norm if point else None, "η": point.eta if point else None,
                 "γ": point.gamma if point else None,

@@ -41,7 +41,8 @@ def eagle_figure(analysis: Analysis) -> Figure | None:
         finding=completion_finding(found),
         description="Mean squared entries, on a logarithmic axis: the error of the network's D read out after every "
         "layer, and the difference of its tokens to those of the recovered algorithm run from the same prompts (after "
-        "the last layer, of C and D alone). Bars are 95 % intervals.",
+        "the last layer, of C and D alone); the table also has it with the numbers of every layer fitted to what that "
+        "layer puts out. Bars are 95 % intervals.",
         panels=(
             Panel(
                 name="eagle", title="", data=traces, height=340,
@@ -50,7 +51,10 @@ def eagle_figure(analysis: Analysis) -> Figure | None:
         ),
         legend=_SERIES,
         table=Table(
-            header=("layers run", "difference ± stderr", "error of D ± stderr", "|A|²", "η [95 %]", "γ [95 %]"),
+            header=(
+                "layers run", "difference ± stderr", "fitted layer by layer", "error of D ± stderr", "|A|²", "η [95 %]",
+                "γ [95 %]",
+            ),
             rows=tuple((*row, *steps.get(row[0], ("", "", ""))) for row in rows),
         ),
     )  # fmt: skip

@@ -47,10 +47,16 @@ def law_rows(law: ScalingLaw) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def agreement_rows(completion: Completion) -> list[tuple[str, str, str]]:
-    """Layers run, difference of network and algorithm, error of the network's read-out."""
+def agreement_rows(completion: Completion) -> list[tuple[str, str, str, str]]:
+    """Layers run, difference of network and algorithm, the same with every layer fitted on its own, error of the
+    network's read-out."""
     return [
-        (str(a.layer), estimate(a.difference, a.difference_stderr), estimate(a.error, a.error_stderr))
+        (
+            str(a.layer),
+            estimate(a.difference, a.difference_stderr),
+            estimate(a.layerwise, a.layerwise_stderr),
+            estimate(a.error, a.error_stderr),
+        )
         for a in completion.agreement
     ]
 

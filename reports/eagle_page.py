@@ -105,7 +105,7 @@ def _depth(rows: Rows) -> Figure:
         if own[-1]["zero / error"]:
             ends.append(f"{number(own[-1]['zero / error'], 2)} ({model})")
     depths = layer_axis(sorted({row["layers run"] for row in rows}), "layers run")
-    header = ("model", "layers run", "error of D", "network - algorithm", "the paper's")
+    header = ("model", "layers run", "error of D", "network - algorithm", "layer by layer", "the paper's")
     return Figure(
         name="depth",
         finding=f"The error of the trained networks is that of predicting 0, divided by {' and '.join(ends)}"
@@ -113,7 +113,8 @@ def _depth(rows: Rows) -> Figure:
         else "The error of the trained networks, layer by layer",
         description="Mean squared entry of the error of D, read out after every layer, on fresh prompts; bars are 95 % "
         "intervals. The table has the mean squared entry of the difference between the tokens of the network and of "
-        "the recovered algorithm run in its place, beside the paper's Table 1.",
+        "the recovered algorithm run in its place, with its numbers fitted all together to the predictions and, layer "
+        "by layer, to what the layer puts out, beside the paper's Table 1.",
         panels=(
             Panel(
                 name="depth", title="", data=data, height=380,
@@ -127,7 +128,7 @@ def _depth(rows: Rows) -> Figure:
                 (
                     row["model"],
                     str(row["layers run"]),
-                    *(number(row[name], 2) for name in ("error of D", "difference", "paper")),
+                    *(number(row[name], 2) for name in ("error of D", "difference", "layer by layer", "paper")),
                 )
                 for row in rows
             ),

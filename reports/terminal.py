@@ -202,11 +202,21 @@ def _eagle(analysis: Analysis) -> tuple[RenderableType, ...]:
         for row in law_rows(law):
             steps.add(*row)
         parts.append(steps)
-    beside = Columns(("layers run", "left"), ("network - algorithm", "left"), ("error of D", "left"))
+    beside = Columns(
+        ("layers run", "left"), ("network - algorithm", "left"), ("layer by layer", "left"), ("error of D", "left")
+    )
     for row in agreement_rows(found):
         beside.add(*row)
     parts += [items(completion_sentences(found)), beside]
-    parts.append(items(["mean squared entries of the tokens; after the last layer of (C, D) alone"]))
+    parts.append(
+        items(
+            [
+                "mean squared entries of the tokens; after the last layer of (C, D) alone",
+                "layer by layer: the same with the numbers of every layer fitted to what that layer puts out, instead "
+                "of all together to the predictions",
+            ]
+        )
+    )
     return section("EAGLE", completion_finding(found), *parts)
 
 

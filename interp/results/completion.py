@@ -49,11 +49,16 @@ class ScalingLaw:
 class Agreement:
     """After ``layer`` layers: the mean squared entry of the difference between the tokens of the network and of the
     recovered algorithm, each run from the same prompts (after the last layer of (C, D) alone, as A and B are not read
-    again), and of the error D_l - D of the network's read-out."""
+    again), and of the error D_l - D of the network's read-out.
+
+    ``difference``: with the coefficients fitted all together to the predictions (refit), which tokens in between have
+    no say in; ``layerwise``: with those of every layer fitted to what that layer puts out (output)."""
 
     layer: int
     difference: float | None
     difference_stderr: float | None
+    layerwise: float | None
+    layerwise_stderr: float | None
     error: float | None
     error_stderr: float | None
 

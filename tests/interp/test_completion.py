@@ -51,6 +51,7 @@ def test_planted_eagle_is_named_and_recovered_in_every_regime(regime: str) -> No
     found = result.completion
     assert found is not None and found.regime == regime
     assert max(a.difference or 0.0 for a in found.agreement) < 1e-14
+    assert max(a.layerwise or 0.0 for a in found.agreement) < 1e-14
     law = next(law for law in found.laws if law.statistic == "largest")
     # The planted norms are the largest of other 1024 prompts than those analysed.
     gamma = planting_eagle.GAMMA / (planting_eagle.MACHINES if regime == "machines" else 1)

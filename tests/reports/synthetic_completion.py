@@ -37,7 +37,15 @@ def law(holds: bool = True) -> ScalingLaw:
 
 def completion(regime: str = "full") -> Completion:
     agreement = tuple(
-        Agreement(layer=k, difference=1e-4 * 2**k, difference_stderr=1e-5, error=0.2 / 5**k, error_stderr=0.01 / 5**k)
+        Agreement(
+            layer=k,
+            difference=1e-4 * 2**k,
+            difference_stderr=1e-5,
+            layerwise=5e-5 * 2**k,
+            layerwise_stderr=1e-5,
+            error=0.2 / 5**k,
+            error_stderr=0.01 / 5**k,
+        )
         for k in range(4)
     )
     sketch = tuple(SketchLayer(layer=k, rank=2, spectrum=(1.0, 0.9, 1e-9), same=1.0) for k in range(3))

@@ -16,7 +16,8 @@ TAIL = [
 
 def layer(model: str, run: int, error: float | None) -> dict[str, Any]:
     return {
-        "model": model, "layers run": run, "paper": 1e-4, "difference": 1e-5, "error of D": error, "± error of D": 0.01,
+        "model": model, "layers run": run, "paper": 1e-4, "difference": 1e-5, "layer by layer": 1e-5,
+        "error of D": error, "± error of D": 0.01,
         "zero / error": None if error is None else 0.1 / error,
     }  # fmt: skip
 
