@@ -48,7 +48,7 @@ JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
 UNUSUAL = 1e-6  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
 CHUNK = 8192  # prompts in memory at a time, when scoring
 
-Factors = Mapping[str, Float[Tensor, "layer head D column"]]
+Factors = Mapping[str, Float[Tensor, "layer 1 D column"]]  # of the first head, as all machines share one set
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,8 @@ def _errors(recipe: CompletionRecipe, factors: Factors, batch: _Batch) -> Float[
     """The mean squared entry of the error of every prompt. The weights stay in factors: that is cheaper than on Gram
     matrices, for there are no more tokens than coordinates."""
     tokens, seen = batch.tokens, recipe.read_masks()
-    W_Q, W_K, W_V, W_P = (factors[name] if name == "W_P" else factors[name] * seen for name in _NAMES)
+    heads = {name: recipe.of_all_machines(factors[name]) for name in _NAMES}
+    W_Q, W_K, W_V, W_P = (heads[name] if name == "W_P" else heads[name] * seen for name in _NAMES)
     for layer in range(recipe.layers):
         keys, update = tokens[:, : batch.context], torch.zeros_like(tokens)
         for head in range(W_Q.shape[1]):
@@ -99,8 +100,9 @@ def _weights(recipe: CompletionRecipe, factors: Factors) -> tuple[Tensor, Tensor
     """(P, Q), of equal size in every head and with a positive trace of Q; what is never read, and so never trained, is
     0."""
     seen = recipe.read_masks()
-    P = factors["W_P"] @ (factors["W_V"] * seen).mT
-    Q = (factors["W_Q"] * seen) @ (factors["W_K"] * seen).mT
+    W_Q, W_K, W_V, W_P = (recipe.of_all_machines(factors[name]) for name in _NAMES)
+    P = W_P @ (W_V * seen).mT
+    Q = (W_Q * seen) @ (W_K * seen).mT
     P[-1][:, recipe.spec.channel("x").indices] = 0.0
     sign = torch.where(Q.diagonal(dim1=-2, dim2=-1).sum(-1) < 0, -1.0, 1.0)[..., None, None]
     return balanced(sign * P, sign * Q)

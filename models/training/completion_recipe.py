@@ -136,15 +136,23 @@ class CompletionRecipe:
         }
 
     def initial(self) -> dict[str, Tensor]:
-        """The factors W_Q, W_K, W_P, W_V, each (layer, head, D, columns), from the recipe's seed."""
-        width, heads = self.spec.width, self.task.machines
+        """The factors W_Q, W_K, W_P, W_V of the first head, each (layer, 1, D, columns), from the recipe's seed."""
+        width = self.spec.width
         columns = (width, width) if self.rank is None else (self.rank, self.rank + self.task.outputs)
         generator = torch.Generator().manual_seed(self.optimiser.seed)
         sizes = {"W_Q": columns[0], "W_K": columns[0], "W_P": columns[1], "W_V": columns[1]}
         return {
-            name: self.optimiser.initial * torch.randn(self.layers, heads, width, size, generator=generator)
+            name: self.optimiser.initial * torch.randn(self.layers, 1, width, size, generator=generator)
             for name, size in sizes.items()
         }
+
+    def of_all_machines(self, first: Float[Tensor, "layer 1 D column"]) -> Float[Tensor, "layer head D column"]:
+        """The factors of every machine's head from those of the first: one set of transformations is shared, up to the
+        names of the machines (appendix B.4). Machine mu + k is to head mu what machine k is to head 0."""
+        dim, machines = self.task.dim, self.task.machines
+        x, y = first[:, :, :dim], first[:, :, dim:]
+        heads = [torch.cat([x.roll(mu * (dim // machines), 2), y], 2) for mu in range(machines)]
+        return torch.cat(heads, 1)
 
     def read_masks(self) -> Float[Tensor, "head D 1"]:
         """1 where a head can read a token's coordinate, by any of W_Q, W_K and W_V, else 0."""
