@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 
 from interp.cli.running import expect_writable, progress_line
 from interp.models.atomic import write_atomically
-from interp.models.errors import UsageError, did_you_mean
+from interp.models.errors import UnreadableFile, UsageError, did_you_mean
 from interp.reports.numbers import estimate, number
 
 __all__ = ["reproduce_eagle"]
@@ -30,12 +30,14 @@ def reproduce_eagle(names: str | None, out: Path, report: str | None, as_json: b
             if name not in PARTS:
                 raise UsageError(f"--cells has {name!r}; {did_you_mean(name, PARTS)}")
         expect_writable("--out", out)
+        kept = _kept(out, PARTS)
         with progress_line() as progress:
             tables = {}
             for name in wanted:
                 progress(f"measuring {name}")
-                tables[name] = measure(name)
-                write_atomically(out, json.dumps(tables, indent=1, ensure_ascii=False) + "\n")
+                kept[name] = tables[name] = measure(name)
+                ordered = {part: kept[part] for part in PARTS if part in kept}
+                write_atomically(out, json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
     if report is not None:
         from interp.reports.eagle_page import eagle_page
 
@@ -47,6 +49,21 @@ def reproduce_eagle(names: str | None, out: Path, report: str | None, as_json: b
     for name, value in (("Results", out if names is not None else None), ("Report", report)):
         if value is not None:
             click.echo(f"{name}: {value}")
+
+
+def _kept(out: Path, parts: Collection[str]) -> dict[str, Any]:
+    """The parts that the file of results holds already."""
+    if not out.exists():
+        return {}
+    try:
+        found = json.loads(out.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not found.keys() <= set(parts):
+            raise ValueError(f"its parts are not of {', '.join(parts)}")
+    except (OSError, ValueError) as error:
+        raise UnreadableFile(
+            f"{out} is not a table of results of eagle ({error}); delete it, or give another --out"
+        ) from None
+    return found
 
 
 def _print(tables: Mapping[str, Mapping[str, Any]]) -> None:
@@ -73,7 +90,7 @@ def _print(tables: Mapping[str, Mapping[str, Any]]) -> None:
 def _parts(columns: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
     """Headings of tables that are no wider than a line; each begins with the columns that say what a row is."""
     keys = [heading for k, heading in enumerate(columns) if k == 0 or heading in _KEYS]
-    taken = {heading: 2 + max(map(len, (*cells, *heading.split()))) for heading, cells in columns.items()}
+    taken = {heading: 2 + max(map(len, (heading, *cells))) for heading, cells in columns.items()}
     parts = [keys.copy()]
     for heading in columns:
         if heading in keys:
@@ -85,7 +102,7 @@ def _parts(columns: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
 
 
 _KEYS = ("layers run",)
-_ERRORS = ("± difference", "± error of D")  # stand beside their values
+_ERRORS = ("± difference", "± layer by layer", "± error of D")  # stand beside their values
 
 
 def _cell(row: Mapping[str, Any], heading: str) -> str:

@@ -31,6 +31,12 @@ def test_parts_measured_anew_and_their_page(call: Run, tmp_path: Path) -> None:
 
     text = call("reproduce", "eagle", "--cells", "sketched", "--out", str(out)).out
     assert text.startswith("sketched: Iterations to a relative squared error") and f"Results: {out}" in text
+    assert list(json.loads(out.read_text(encoding="utf-8"))) == ["tail", "sketched"]  # what it held is kept
+
+    out.write_text('{"cells": []}', encoding="utf-8")
+    ended = call("reproduce", "eagle", "--cells", "sketched", "--out", str(out))
+    assert ended.code == 3 and "is not a table of results of eagle" in ended.err
+    assert out.read_text(encoding="utf-8") == '{"cells": []}'
 
 
 def test_the_shipped_tables(call: Run) -> None:
