@@ -130,9 +130,6 @@ def test_the_command_line_names_a_plain_checkpoint(tmp_path: Path, capsys: pytes
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 0
-    with pytest.raises(SystemExit) as ended:
-        main(["emit", str(path), "--to", "numpy"])
-    assert ended.value.code == 4
 
 
 def test_the_scale_of_the_attention_is_part_of_the_law() -> None:
