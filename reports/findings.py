@@ -174,7 +174,7 @@ def task_sentence(analysis: Analysis) -> str:
     if network is None:
         return f"{answer} (its loss was not measured)"
     against = [f"{number(null.mse)} for predicting zero"] if null else []
-    against += [f"{_loss_number(oracle, network)} for the best possible"] if oracle else []
+    against += [f"{_loss_number(oracle, null or network)} for the best possible"] if oracle else []
     tail = f", against {' and '.join(against)}" if against else ""
     error, count = estimate(network.mse, network.stderr), analysis.evidence.prompts
     return f"{answer}: mean squared error {error} on {count} fresh prompts{tail}"
@@ -315,13 +315,14 @@ def loss_finding(analysis: Analysis) -> str:
     network, recovered, oracle, null = (loss(losses, name) for name in ("network", "recovered", "oracle", "null"))
     if network is None:
         return "The network's loss was not measured"
-    best = f"; the best possible is {_loss_number(oracle, network)}" if oracle else ""
+    best = f"; the best possible is {_loss_number(oracle, null or network)}" if oracle else ""
     if recovered is None:
         zero = f", predicting zero {number(null.mse)}" if null else ""
         return f"The network errs by {number(network.mse)}{zero}{best}"
     what = _stand_in(analysis)
     if recovered.excess is not None and network.excess is not None:
-        if abs(recovered.excess) < ROUNDING * network.excess:
+        scale = network.excess if null is None or null.mse is None else min(network.excess, null.mse)
+        if abs(recovered.excess) < ROUNDING * scale:
             return f"The {what} is the best possible prediction; the network stays {_above(network)} above its error"
         above, beside = (_above(entry) for entry in (recovered, network))
         return f"The {what} stays {above} above the best possible error, the network {beside}"

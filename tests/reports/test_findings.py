@@ -53,15 +53,18 @@ def with_losses(network: float | None, recovered: float | None) -> Analysis:
         (4.0, 4.1, "The recovered algorithm errs by 4.100, the network by 4.000; the best possible is 3.000"),
         (4.0, None, "The network errs by 4.000, predicting zero 10.00; the best possible is 3.000"),
         (None, 4.0, "The network's loss was not measured"),
-        (
-            1e13,
-            1e13,
-            "The recovered algorithm errs by 1.000e13, the network by 1.000e13; the best possible is 0 to rounding",
-        ),
+        # an optimum is 0 beside what predicting zero errs by, not beside a network that diverges
+        (1e80, 1e80, "The recovered algorithm errs by 1.000e80, the network by 1.000e80; the best possible is 3.000"),
     ],
 )
 def test_loss_finding(network: float | None, recovered: float | None, text: str) -> None:
     assert findings.loss_finding(with_losses(network, recovered)) == text
+
+
+def test_the_task_of_a_network_that_diverges() -> None:
+    assert findings.task_sentence(with_losses(1e80, None)).endswith(
+        "against 10.00 for predicting zero and 3.000 for the best possible"
+    )
 
 
 def test_loss_finding_prefers_the_paired_excess() -> None:
