@@ -164,11 +164,11 @@ def differences(golden: Mapping[str, Any], result: Analysis) -> list[str]:
     out.extend(_fidelity_moved(golden, found))
     layers = list(dict.fromkeys([*golden["coefficients"], *found["coefficients"]]))
     for layer in layers:
-        out.extend(
-            _coefficients_moved(
-                layer, golden["coefficients"].get(layer, {}), found["coefficients"].get(layer, {}), golden["tolerance"]
-            )
-        )
+        old_row, new_row = golden["coefficients"].get(layer), found["coefficients"].get(layer)
+        if old_row is None or new_row is None:
+            out.append(f"{layer}: {'not in the golden file' if old_row is None else 'no longer there'}")
+        else:
+            out.extend(_coefficients_moved(layer, old_row, new_row, golden["tolerance"]))
     return out
 
 

@@ -128,6 +128,9 @@ def test_every_other_difference_has_its_line(result: Analysis) -> None:
     assert altered(result, lambda d: entry(d)["xx"].update(stderr=None)) == [
         "layer 0, omega_xx: now determined by the data"
     ]
+    assert altered(result, lambda d: d["coefficients"].pop("layer 3")) == ["layer 3: not in the golden file"]
+    more = {"layer 4": {"xx": {"output": 1.0, "stderr": 0.1}}}
+    assert altered(result, lambda d: d["coefficients"].update(more)) == ["layer 4: no longer there"]
     (line,) = altered(result, lambda d: entry(d)["xx"].update(output=2 * xx))
     assert line.startswith(f"layer 0, omega_xx: {2 * xx:.6g} -> {xx:.6g}, moved by ")
 
