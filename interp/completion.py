@@ -27,7 +27,6 @@ from interp.models.tasks import CompletionPrompts, ContextPrompts, MatrixComplet
 from interp.results import ImplicitModel
 from interp.results.completion import Agreement, Completion, MachineTraffic, SketchLayer
 from interp.scaling_law import scaling_laws
-from interp.structure import MachineMap
 from interp.unrolling import implicit_states, label_indices
 
 __all__ = ["agreement", "completion_panel", "describe_completion", "implicit_completion", "regime_of"]
@@ -140,11 +139,10 @@ def _machines(
     chosen: Candidate | None, network: HeadLayers, live: LiveCoordinates, spec: ModelSpec, task: MatrixCompletion
 ) -> MachineTraffic | None:
     family = None if chosen is None else chosen.parametrisation
-    masks = [m.mask for m in family.maps if isinstance(m, MachineMap)] if isinstance(family, BasisFamily) else []
-    if not masks:
+    if not isinstance(family, BasisFamily) or not family.machines:
         return None
     inputs, label = label_indices(spec)
-    within, cross = masks[0] > 0, []
+    within, cross = family.machine_masks[0] > 0, []
     for layer in range(network.layers):
         P, Q = network.P[layer][:, inputs], network.Q[layer][:, inputs]
         alive = live.maps[layer][inputs][:, inputs]
@@ -155,10 +153,9 @@ def _machines(
         energy = torch.where(alive, energy, 0.0)
         total = float(energy.sum())
         cross.append(float(energy[~within].sum()) / total if total > 0 else None)
-    blocks = sorted({tuple(torch.nonzero(row).flatten().tolist()) for row in within})
     shared = all(share is None or share < 0.5 for share in cross)
     return MachineTraffic(
-        inputs=tuple(blocks),
+        inputs=family.machines,
         cross=tuple(cross),
         numbers=(task.context + task.queries) * len(label) if shared else None,
     )

@@ -25,7 +25,7 @@ from interp.basis import BasisLayers, BasisMap, LayerwiseBasis, omega_maps, trac
 from interp.gauge import LiveCoordinates
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
-from interp.structure import Machines, Sketch, machine_maps, sketch_maps
+from interp.structure import MachineMap, Machines, Sketch, machine_maps, sketch_maps
 
 __all__ = ["FAMILIES", "STRUCTURED", "BasisFamily", "Family", "PreconditionedGD", "SketchedFamily", "family"]
 
@@ -120,6 +120,16 @@ class BasisFamily:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(row) for row in self.live)
+
+    @property
+    def machine_masks(self) -> tuple[Float[Tensor, "x x"], ...]:
+        """1 for two positions in x on one machine, else 0; one mask for every map that is confined to machines."""
+        return tuple(m.mask for m in self.maps if isinstance(m, MachineMap))
+
+    @property
+    def machines(self) -> tuple[tuple[int, ...], ...]:
+        """The positions in x that each machine holds; none where x is not split."""
+        return tuple(sorted({tuple(torch.nonzero(row).flatten().tolist()) for m in self.machine_masks for row in m}))
 
     @cached_property
     def mask(self) -> Tensor:

@@ -16,7 +16,6 @@ from interp.identification import Candidate
 from interp.models.specification import ModelSpec
 from interp.models.tasks import ContextTask, MatrixCompletion
 from interp.results import Recovered, RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, ScalingLaw
-from interp.structure import MachineMap
 
 __all__ = ["describe_recovered"]
 
@@ -51,17 +50,13 @@ def describe_recovered(
         **fields,
         outputs=task.outputs,
         algorithm="eagle" if eagle is not None else chosen.family.algorithm,
-        machines=_machines(chosen),
+        machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisFamily) else (),
         sketches=_sketches(chosen),
         eta=None if eagle is None else eagle.eta,
+        eta_ci=(None, None) if eagle is None else eagle.eta_ci,
         gamma=None if eagle is None else eagle.gamma,
+        gamma_ci=(None, None) if eagle is None else eagle.gamma_ci,
     )
-
-
-def _machines(chosen: Candidate) -> tuple[tuple[int, ...], ...]:
-    family = chosen.parametrisation
-    masks = [m.mask for m in family.maps if isinstance(m, MachineMap)] if isinstance(family, BasisFamily) else []
-    return tuple(sorted({tuple(torch.nonzero(row).flatten().tolist()) for mask in masks for row in mask}))
 
 
 def _sketches(chosen: Candidate) -> tuple[list[Any] | None, ...]:

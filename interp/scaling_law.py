@@ -35,7 +35,6 @@ from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import MatrixCompletion
 from interp.results.completion import LawPoint, ScalingLaw
-from interp.structure import MachineMap
 from interp.unrolling import label_indices
 
 __all__ = ["Norms", "batch_norms", "eagle_law", "scaling_laws"]
@@ -94,7 +93,7 @@ def batch_norms(
 def _view(candidate: Candidate | None) -> Callable[[int, Tensor], Tensor]:
     """What a layer of the candidate sees of A^T A; None: all of it."""
     family = None if candidate is None else candidate.parametrisation
-    masks = [m.mask for m in family.maps if isinstance(m, MachineMap)] if isinstance(family, BasisFamily) else []
+    masks = family.machine_masks if isinstance(family, BasisFamily) else ()
 
     def view(layer: int, block: Tensor) -> Tensor:
         if isinstance(family, SketchedFamily):

@@ -156,7 +156,7 @@ class Moments:
         try:
             with safe_open(os.fspath(path), framework="pt") as file:
                 header = json.loads((file.metadata() or {}).get("interp", "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         except (OSError, ValueError, SafetensorError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UnreadableFile(f"cannot read {path}: {reason}; expected a file of saved moments") from error

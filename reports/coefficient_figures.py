@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interp.reports import findings
+from interp.reports.formula import coefficient_note
 from interp.reports.numbers import DASH, Z95, estimate, is_finite, number
 from interp.reports.plots import (
     DIVERGING,
@@ -41,11 +42,12 @@ def coefficient_figure(analysis: Analysis) -> Figure | None:
         (str(r.layer), r.symbol, r.output, r.weight, r.refit, "; ".join(f"{m.short}: {m.full}" for m in r.remarks))
         for r in findings.coefficient_rows(analysis)
     )
+    note = coefficient_note(analysis)
     return Figure(
         name="coefficients",
         finding=findings.coefficient_finding(analysis),
         description="Bars are 95 % intervals. A dead coefficient never reaches the output, so it has no point; a refit "
-        "that the data do not determine is left out here and named in the table.",
+        "that the data do not determine is left out here and named in the table." + (f" {note}." if note else ""),
         panels=tuple(panels),
         legend=_ESTIMATES,
         table=Table(header=("layer", "term", "output ± stderr", "weight", "refit ± stderr", "remark"), rows=rows),

@@ -22,7 +22,7 @@ from interp.reports.emitted_coefficients import (
 from interp.reports.emitted_latex import LatexPart, latex_matrix, latex_scale
 from interp.reports.emitted_python import WIDTH, Library, PythonPart, indented, wrapped_rows
 from interp.reports.emitted_regression import account as account_of_fit
-from interp.reports.numbers import number
+from interp.reports.numbers import interval
 from interp.results import Certificate, RecoveredCompletion
 
 __all__ = ["account", "latex_part", "python_part"]
@@ -125,9 +125,10 @@ def _structure(recovered: RecoveredCompletion) -> Iterator[str]:
 
 def _law(recovered: RecoveredCompletion) -> Iterator[str]:
     if recovered.eta is not None and recovered.gamma is not None:
-        eta, gamma = number(recovered.eta, 3), number(recovered.gamma, 3)
+        eta, gamma = interval(recovered.eta, recovered.eta_ci), interval(recovered.gamma, recovered.gamma_ci)
         yield "This is EAGLE: the steps follow the norms that A has on the task from layer to layer,"
-        yield f"w_xx = -eta/|A|^2 and w_yx = -gamma/|A|^2 with eta = {eta} and gamma = {gamma} (times s)."
+        yield "w_xx = -eta/|A|^2 and w_yx = -gamma/|A|^2 (times s) with 95 % intervals of the layers' mean"
+        yield f"eta = {eta} and gamma = {gamma}."
 
 
 def _numbers(recovered: RecoveredCompletion, library: Library) -> str:
@@ -221,8 +222,9 @@ def _latex_structure(recovered: RecoveredCompletion) -> Iterator[str]:
 def _latex_law(recovered: RecoveredCompletion) -> Iterator[str]:
     if recovered.eta is not None and recovered.gamma is not None:
         yield r"This is EAGLE: the steps follow the norms that $A$ has on the task from layer to layer,"
-        yield r"$\omega_{xx} = -\eta / |A|^2$ and $\omega_{yx} = -\gamma / |A|^2$ with "
-        yield rf"$\eta = {number(recovered.eta, 3)}$ and $\gamma = {number(recovered.gamma, 3)}$ (times $s$)."
+        eta, gamma = interval(recovered.eta, recovered.eta_ci), interval(recovered.gamma, recovered.gamma_ci)
+        yield r"$\omega_{xx} = -\eta / |A|^2$ and $\omega_{yx} = -\gamma / |A|^2$ (times $s$) with 95\,\% intervals of"
+        yield rf"the layers' mean $\eta = {eta}$ and $\gamma = {gamma}$."
 
 
 def _latex_numbers(recovered: RecoveredCompletion) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from interp.reports.certificate_text import Account, fitted_numbers, scale_text
@@ -12,7 +12,7 @@ from interp.reports.emitted_python import WIDTH, Library, PythonPart, array_cons
 from interp.reports.numbers import number
 from interp.results import Certificate, RecoveredHeads, RecoveredSequences
 
-__all__ = ["account", "applied", "latex_part", "python_part"]
+__all__ = ["account", "applied", "latex_part", "python_part", "sequence_function"]
 
 HELD = {"zero": "0", "current": "s_t", "previous": "s_(t-1)", "start": "W_0 s_t"}
 
@@ -54,6 +54,20 @@ def _start_lines(recovered: RecoveredSequences, library: Library) -> list[str]:
 def applied(name: str, vector: str, value: float | list[Any]) -> str:
     """A constant that is a matrix, or a number, times a vector in rows."""
     return f"{vector} @ {name}.T" if isinstance(value, list) else f"{name} * {vector}"
+
+
+def sequence_function(recovered: RecoveredSequences, library: Library, body: Sequence[str]) -> str:
+    """The function with this body, as every algorithm of linear dynamics has it."""
+    head = [
+        "def predict(states):",
+        '    """The predictions of the next states from ``states`` (T, d): row t is that of states[t + 1], made from',
+        "    states[0] to states[t].",
+        "",
+        f"    {library.note}",
+        f"    The numbers were recovered with d = {recovered.dim} and T = {recovered.context}.",
+        '    """',
+    ]
+    return "\n".join([*head, *indented(body), "", ""])
 
 
 def python_part(certificate: Certificate, library: Library) -> PythonPart:
@@ -147,16 +161,7 @@ def _function(recovered: RecoveredHeads, library: Library) -> str:
         *([f"    e = {np}.clip(e, {-recovered.clip!r}, {recovered.clip!r})"] if recovered.clip is not None else []),
         f"return {'-' if recovered.sign < 0 else ''}e[{recovered.readout}]",
     ]
-    head = [
-        "def predict(states):",
-        '    """The predictions of the next states from ``states`` (T, d): row t is that of states[t + 1], made from',
-        "    states[0] to states[t].",
-        "",
-        f"    {library.note}",
-        f"    The numbers were recovered with d = {recovered.dim} and T = {recovered.context}.",
-        '    """',
-    ]
-    return "\n".join([*head, *indented(body), "", ""])
+    return sequence_function(recovered, library, body)
 
 
 def latex_part(certificate: Certificate) -> LatexPart:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from interp.reports.certificate_text import Account, fitted_numbers
-from interp.reports.emitted_heads import applied
+from interp.reports.emitted_heads import applied, sequence_function
 from interp.reports.emitted_latex import LatexPart, latex_matrix, latex_number
-from interp.reports.emitted_python import Library, PythonPart, array_constant, indented
+from interp.reports.emitted_python import Library, PythonPart, array_constant
 from interp.reports.numbers import estimate
 from interp.results import Certificate, RecoveredStep
 
@@ -42,15 +42,6 @@ def python_part(certificate: Certificate, library: Library) -> PythonPart:
         "curvature = known @ s  # A_t s_t",
         f"return {applied('H', 's', recovered.held)} + ETA * descent - {applied('M', 'curvature', recovered.decay)}",
     ]
-    head = [
-        "def predict(states):",
-        '    """The predictions of the next states from ``states`` (T, d): row t is that of states[t + 1], made from',
-        "    states[0] to states[t].",
-        "",
-        f"    {library.note}",
-        f"    The numbers were recovered with d = {recovered.dim} and T = {recovered.context}.",
-        '    """',
-    ]
     return PythonPart(
         algorithm=(
             "It predicts the next state of a linear system at every time t, from the states s_0 .. s_t, by one step of",
@@ -61,7 +52,7 @@ def python_part(certificate: Certificate, library: Library) -> PythonPart:
             "with A_t = X_t X_t^T, B_t = Y_t X_t^T. M = eta W_0 where W_0 is what the descent starts from.",
         ),
         numbers="\n".join([*numbers, "", ""]),
-        function="\n".join([*head, *indented(body), "", ""]),
+        function=sequence_function(recovered, library, body),
         examples="states s_0, s_1, ..",
         call="predict(prompt)",
         scalar=False,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from interp.reports.numbers import rounded
 from interp.results import Analysis, RecoveredCoefficient, RecoveredLayer
 
-__all__ = ["LayerFormula", "Term", "layer_formulas"]
+__all__ = ["LayerFormula", "Term", "coefficient_note", "layer_formulas"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,3 +53,16 @@ def _layer(layer: RecoveredLayer) -> LayerFormula:
 
 def _term(key: str, c: RecoveredCoefficient) -> Term:
     return Term(key=key, sign="-" if c.value < 0 else "+", size=rounded(abs(c.value), c.stderr), doubt=c.undetermined)
+
+
+def coefficient_note(analysis: Analysis) -> str | None:
+    """Why the numbers of the table are not those of the recovered algorithm, where they are of another form."""
+    recovered = analysis.recovered
+    if recovered is None or recovered.family in ("diag", "equivariant", "preconditioned-gd"):
+        return None
+    split = analysis.completion is not None and analysis.completion.regime in ("machines", "sketch")
+    whole = ", with one Σ over all of x" if split else ""
+    return (
+        f"Output and refit are those of all four ω together (family diag{whole}): they need not be the numbers of the "
+        f"recovered algorithm ({recovered.family})"
+    )

@@ -24,6 +24,7 @@ from interp.reports.completion_findings import (
     law_rows,
 )
 from interp.reports.evidence_findings import evidence_sentences
+from interp.reports.formula import coefficient_note
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
 from interp.reports.remainder_findings import (
@@ -187,7 +188,7 @@ def _coefficients(analysis: Analysis) -> tuple[RenderableType, ...]:
         "Coefficients per layer (layers count from 0)",
         findings.coefficient_finding(analysis),
         table,
-        items(findings.remark_lines(rows)),
+        items([*([note] if (note := coefficient_note(analysis)) else []), *findings.remark_lines(rows)]),
     )
 
 

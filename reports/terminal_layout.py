@@ -92,6 +92,7 @@ class Columns:
         fits = room >= (8 if self.wraps is not None else -2)
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
         for i, (header, justify) in enumerate(self.columns):
+            # The pairs hold the words that rich allows, but as plain strings.
             table.add_column(
                 Text(header), justify=justify, overflow="fold", no_wrap=fits and i != self.wraps  # type: ignore[arg-type]
             )  # fmt: skip

@@ -82,7 +82,7 @@ class RecoveredCompletion(Recovered):
     it). ``sketches``: for every layer a matrix S with orthonormal columns, [x][column], or None where the layer sees
     all of x; with Pi = S S^T, Sigma is Pi Sigma Pi in the update of x, and x is Pi x in that of y (none: no sketches).
     ``algorithm``: what the verdict calls it; ``eta`` and ``gamma`` are those of eagle, omega_xx = -eta / |A|^2 and
-    omega_yx = -gamma / |A|^2 with the norms that A has on the task.
+    omega_yx = -gamma / |A|^2 with the norms that A has on the task, each with its 95 % interval.
     """
 
     outputs: int
@@ -90,7 +90,9 @@ class RecoveredCompletion(Recovered):
     machines: tuple[tuple[int, ...], ...] = ()
     sketches: tuple[list[Any] | None, ...] = ()
     eta: float | None = None
+    eta_ci: tuple[float | None, float | None] = (None, None)
     gamma: float | None = None
+    gamma_ci: tuple[float | None, float | None] = (None, None)
 
     @property
     def title(self) -> str:

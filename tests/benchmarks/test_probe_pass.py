@@ -60,12 +60,12 @@ def test_cost_beside_the_forward_passes(benchmark):
 
     def gram_path() -> None:
         for prompts in chunks:
-            grams = prompts.grams(model.spec)  # type: ignore[union-attr]
+            grams = prompts.grams(model.spec)
             forward(layers, grams.gram, grams.query)
 
     def hooked_path() -> None:
         for prompts in chunks:
-            hooked(*prompts.tokens(model.spec))  # type: ignore[union-attr]
+            hooked(*prompts.tokens(model.spec))
 
     rounds = [[seconds(run) for run in (probing, gram_path, hooked_path)] for _ in range(ROUNDS)]
     for name, ratio in (

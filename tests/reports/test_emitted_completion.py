@@ -76,7 +76,8 @@ CASES: list[dict[str, Any]] = [
     {}, {"structure": "machines"}, {"structure": "sketched"}, {"names": NAMES},
     {"names": NAMES, "keys": "all", "scale": "1/(n+1)"}, {"names": NAMES, "scale": "1/n", "residual": False},
     {"structure": "sketched", "residual": False, "sign": 1}, {"names": ("yx",), "scale": -0.5},
-    {"structure": "machines", "keys": "all", "algorithm": "eagle", "eta": 0.9, "gamma": 1.8},
+    {"structure": "machines", "keys": "all", "algorithm": "eagle", "eta": 0.9, "eta_ci": (0.4, 2.2),
+     "gamma": 1.8, "gamma_ci": (1.5, 2.1)},
 ]  # fmt: skip
 
 
@@ -102,6 +103,7 @@ def test_the_function_computes_the_algorithm(
     }  # fmt: skip
     assert max(map(len, text.splitlines())) <= 120 and text.isascii()
     assert ("This is EAGLE" in text and "eagle, as gd++ (machines): " in text) is ("eta" in fields)
+    assert ("eta = 0.9 [0.4, 2.2] and gamma = 1.8 [1.5, 2.1]" in text) is ("eta" in fields)
 
 
 def test_torch_can_be_mapped() -> None:
@@ -128,5 +130,8 @@ def test_latex_is_well_formed(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("structure", ["machines", "sketched"])
 def test_latex_compiles(structure: str, tmp_path: Path) -> None:
-    made = certificate(recovered(structure=structure, eta=0.9, gamma=1.8, algorithm="eagle"), emitting.HOSTILE)
+    made = certificate(
+        recovered(structure=structure, eta=0.9, eta_ci=(0.4, 2.2), gamma=1.8, gamma_ci=(1.5, 2.1), algorithm="eagle"),
+        emitting.HOSTILE,
+    )
     emitting.compile_latex(emitted(made, "latex"), tmp_path)

@@ -9,7 +9,7 @@ import synthetic_analyses
 import synthetic_kinds
 
 from interp.reports import findings
-from interp.reports.formula import layer_formulas
+from interp.reports.formula import coefficient_note, layer_formulas
 from interp.reports.task_in_words import task_in_words
 from interp.results import Analysis, Coefficient, Loss
 
@@ -65,6 +65,14 @@ def test_the_task_of_a_network_that_diverges() -> None:
     assert findings.task_sentence(with_losses(1e80, None)).endswith(
         "against 10.00 for predicting zero and 3.000 for the best possible"
     )
+
+
+def test_numbers_of_another_form_are_told_apart() -> None:
+    base = synthetic_analyses.analysis()
+    assert coefficient_note(base) is None  # diag, as in the table
+    assert base.recovered is not None
+    of_gd = dataclasses.replace(base, recovered=dataclasses.replace(base.recovered, family="gd"))
+    assert "the recovered algorithm (gd)" in (coefficient_note(of_gd) or "")
 
 
 def test_loss_finding_prefers_the_paired_excess() -> None:
