@@ -7,7 +7,7 @@ are scored on the first of them, together with the network itself, so that diffe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -27,14 +27,12 @@ from interp.models.tasks import (
     any_task_from_dict,
 )
 from interp.models.transformer import LinearTransformer
+from interp.probe_controls import CONTROLS, Controls, enough, measure_controls
 from interp.probes.across import Battery, batteries, gather
-from interp.probes.activations import Prompts, Reader, Task, stream
-from interp.probes.controls import untrained_models
-from interp.probes.held_out import HeldOut
+from interp.probes.activations import Reader, Task, stream
 from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
-from interp.probes.selectivity import Selectivity, above, above_untrained
 from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_targets, find_targets
 from interp.provenance import checkpoint_info, provenance
 from interp.published import SOUND, WEAKNESSES, default_protocols, find_protocols, published_scores
@@ -48,13 +46,10 @@ CHUNK = 2048  # prompts held at a time, when tokens are few and small
 CHUNK_NUMBERS = 2**23  # at most so many numbers of a chunk's tokens over all layers
 GROUPS, FEWEST_GROUPS = 128, 32  # of sequences; half of them are fitted, half scored
 MOMENT_NUMBERS = 2**26  # at most so many numbers of moments: 512 MiB
-UNTRAINED = 8  # untrained models
 CONTROL_PROMPTS, FEWEST_CONTROL_PROMPTS = 2048, 384  # as many as CONTROL_OPERATIONS allow
 CONTROL_OPERATIONS = 2e9  # on the prompts of the controls, by each of the networks
-CALIBRATION_TOKENS = 2048
 MOST_POSITIONS = 8  # of a causal model, when none are named
 UNDEFINED = "skipped, because the target is the same for all prompts, or not defined at this position"
-CONTROLS = ("untrained", "shuffled", "inputs")
 
 
 def probe_checkpoint(
@@ -215,7 +210,7 @@ def probe_model(
     dropped = max(int(m.dropped.sum()) for m in moments.values())
     if dropped:
         notes.append(f"{dropped} of {prompts} prompts diverge; they are left out of every figure")
-    lost = [battery for battery in wanted if not _enough(moments[battery.kind])]
+    lost = [battery for battery in wanted if not enough(moments[battery.kind])]
     kept = [battery for battery in wanted if battery not in lost]
     diverge = f"skipped, because {dropped} of {prompts} prompts diverge"
     scores = [score for battery in lost for score in _unscored(battery, shown, diverge)]
@@ -224,9 +219,10 @@ def probe_model(
     affordable = int(CONTROL_OPERATIONS / _operations(reader, task))
     few = min(prompts, CONTROL_PROMPTS, max(affordable, FEWEST_CONTROL_PROMPTS))
     same = list(stream(task, few, seeds[0], chunk))
-    controls = _controls(reader, task, kept, read, same, min(groups, few), seeds[1], progress)
-    if few < prompts:
-        notes.append(f"controls, and the differences to them: on {few} prompts")
+    fewer = few if few < prompts else None
+    controls = measure_controls(reader, task, kept, read, same, min(groups, few), fewer, seeds[1], progress)
+    if fewer:
+        notes.append(f"controls, and the differences to them: on {few} prompts, and so is the R² that they belong to")
 
     progress("scoring")
     for battery in kept:
@@ -247,66 +243,8 @@ def _without_implicit(reader: Reader, task: Task) -> str | None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Controls:
-    """Held-out errors on the prompts of the controls, by kind: of the network itself, the same with targets of other
-    prompts, and of the untrained models that do not diverge."""
-
-    real: Mapping[str, HeldOut]
-    shuffled: Mapping[str, HeldOut]
-    untrained: Mapping[str, Sequence[HeldOut]]
-
-    def selectivity(self, kind: str, outputs: slice, seed: int) -> dict[str, Selectivity]:
-        """For one target, all layers and positions, by the name of the control."""
-        if kind not in self.real:
-            return {}
-        real = self.real[kind]
-        first = real.squared_error[:, :1].expand_as(real.squared_error)  # layer 0 is always read, and comes first
-        inputs = replace(real, squared_error=first)
-        return {
-            "untrained": above_untrained(real, self.untrained[kind], outputs, seed),
-            "shuffled": above(real, self.shuffled[kind], outputs, seed),
-            "inputs": above(real, inputs, outputs, seed),
-        }
-
-
-def _controls(
-    reader: Reader,
-    task: Task,
-    wanted: Sequence[Battery],
-    layers: Sequence[int],
-    prompts: Sequence[Prompts],
-    groups: int,
-    seed: int,
-    progress: Callable[[str], None],
-) -> _Controls:
-    count = sum(chunk.count for chunk in prompts)
-
-    def held_out(of: Reader, shuffle: bool = False) -> Mapping[str, HeldOut]:
-        moments = gather(of, task, wanted, layers, prompts, count, groups, shuffle)
-        return {
-            battery.kind: cross_fit(moments[battery.kind], battery.widths).held_out
-            for battery in wanted
-            if _enough(moments[battery.kind])
-        }
-
-    calibration_seed, *model_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(UNTRAINED + 1))
-    calibration = task.sample(max(CALIBRATION_TOKENS // task.context, 8), calibration_seed)
-    untrained = []
-    for number, other in enumerate(untrained_models(reader.model, calibration, model_seeds)):
-        progress(f"probing untrained models ({number + 1} of {UNTRAINED})")
-        untrained.append(held_out(replace(reader, model=other)))
-    by_kind = {b.kind: [found[b.kind] for found in untrained if b.kind in found] for b in wanted}
-    return _Controls(real=held_out(reader), shuffled=held_out(reader, shuffle=True), untrained=by_kind)
-
-
-def _enough(moments: Moments) -> bool:
-    """Whether the prompts that do not diverge make every fold."""
-    return int((moments.count > 0).sum()) >= 0.9 * moments.groups
-
-
 def _scores(
-    battery: Battery, moments: Moments, controls: _Controls, shown: Sequence[int], read: Sequence[int], seed: int
+    battery: Battery, moments: Moments, controls: Controls, shown: Sequence[int], read: Sequence[int], seed: int
 ) -> list[ProbeScore]:
     fit = cross_fit(moments, battery.widths)
     out = []
@@ -314,10 +252,12 @@ def _scores(
         outputs = fit.targets[target.name]
         found = score(fit.held_out, outputs, seed)
         compared = controls.selectivity(battery.kind, outputs, seed)
+        paired = controls.network(battery.kind, outputs, seed)
         for cell, layer in product(range(len(battery.positions)), shown):
             at = (read.index(layer), *((cell,) if battery.placed else ()))
             r2, r2_ci = found.r2.at(*at)
             gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
+            paired_r2, paired_ci = (None, (None, None)) if paired is None else paired.at(*at)
             out.append(
                 ProbeScore(
                     layer=layer,
@@ -331,6 +271,9 @@ def _scores(
                     control={name: _known(compared[name].control[at]) if compared else None for name in CONTROLS},
                     selectivity={name: value for name, (value, _) in gaps.items()},
                     selectivity_ci={name: ci for name, (_, ci) in gaps.items()},
+                    paired_r2=paired_r2,
+                    paired_r2_ci=paired_ci,
+                    paired_prompts=None if paired is None else controls.fewer,
                     penalty=None if r2 is None else float(fit.penalty[(*at, number)]),
                     prompts=int(moments.count.sum()),
                     reason=None if r2 is not None else UNDEFINED,

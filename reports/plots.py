@@ -91,6 +91,7 @@ class Figure:
     legend: tuple[Series, ...]
     table: Table
     compact: bool = False  # many small panels side by side
+    scale: tuple[str, str] | None = None  # what the two ends of a map's colours stand for
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interp.reports.numbers import DASH, interval, is_finite, number
+from interp.reports.findings import listed
+from interp.reports.numbers import is_finite, number
 from interp.reports.plots import (
     Figure,
     Panel,
     Point,
     Series,
-    Table,
     axis,
     curve,
     label,
@@ -22,17 +22,19 @@ from interp.reports.plots import (
     spans_decades,
 )
 from interp.reports.probe_findings import (
-    CONTROLS,
     ProbeGroup,
     above_all,
+    beside_controls,
     depth_text,
     gap_text,
+    paired_prompts,
     probe_finding,
     probe_groups,
     published_finding,
     target_words,
     where_text,
 )
+from interp.reports.probe_rows import in_order, said, score_table
 from interp.results import ProbeScore
 
 __all__ = ["probe_figures"]
@@ -44,10 +46,6 @@ _CONTROLS = {
     "shuffled": (Series(key="shuffled", label="shuffled targets", colour="var(--series-4)", symbol="x"), "dot"),
 }
 _LOWEST = -0.25  # R^2 below it is drawn at the edge
-_HEADER = (
-    *("target", "layers run", "token", "R² [95 %]", "untrained", "above it [95 %]", "inputs", "above them [95 %]"),
-    *("shuffled", "above them [95 %]", "mean squared error"),
-)
 
 
 def probe_figures(scores: Sequence[ProbeScore]) -> tuple[Figure, ...]:
@@ -65,20 +63,6 @@ def probe_figures(scores: Sequence[ProbeScore]) -> tuple[Figure, ...]:
     return tuple(made)
 
 
-def _said(score: ProbeScore) -> str:
-    """Everything of one score, for the pointer."""
-    where = f"{label(score.target)}, {depth_text(score.layer)}, {where_text(score.position, score.kind)}"
-    if not is_finite(score.r2):
-        return f"{where}: {label(score.reason or 'not scored')}"
-    lines = [f"{where}: R² = {interval(score.r2, score.r2_ci)}"]
-    lines += [
-        f"{name} {value:z.2f}, above: {gap_text(score, name)}"
-        for name in CONTROLS
-        if is_finite(value := score.control.get(name))
-    ]
-    return "<br>".join(lines)
-
-
 # --- maps -----------------------------------------------------------------------------------------------------------
 
 
@@ -89,20 +73,30 @@ def _map(name: str, group: ProbeGroup) -> Figure:
     else:
         panels = (_whole_map(name, group),)
     doubt = "With a dot" if _narrow(group) else "In brackets"
+    few = paired_prompts(scores := list(group.scores.values()))
+    many = f", {max(score.prompts for score in scores)} in all" if few is not None else ""
     words = target_words(group.targets)
     return Figure(
         name=name,
         finding=probe_finding(group),
-        description="R² on prompts that the probe has not seen, from 0 (pale, or below) to 1; 0 layers: the input. "
+        description=f"R² on prompts that the probe has not seen{many}; 0 layers: the input. "
         f"{doubt}: not clearly above all its controls, so it says nothing of what training put there. "
-        f"A blank cell has no score.{f' Targets: {words}.' if words else ''}",
+        f"A blank cell has no score.{_on_fewer(few)}{f' Targets: {words}.' if words else ''}",
         panels=panels,
         legend=(),
-        table=Table(
-            header=_HEADER,
-            rows=tuple(_row(score) for target in group.targets for score in _in_order(group, target)),
-        ),
+        table=score_table([score for target in group.targets for score in in_order(group, target)]),
         compact=several,
+        scale=("R²: 0 or below", "1"),
+    )
+
+
+def _on_fewer(prompts: int | None) -> str:
+    """Which prompts the controls were measured on, where they are fewer than those of R^2."""
+    if prompts is None:
+        return ""
+    return (
+        f" Controls are measured on {prompts} of the prompts, and differences to them belong to the network's R² on "
+        f"the same {prompts}, which the table has too: from fewer prompts less is read."
     )
 
 
@@ -118,8 +112,9 @@ def _heat(
         if score is None or not is_finite(score.r2):
             return ""
         if short:
-            return "" if above_all(score) else "·"
-        return f"{score.r2:z.2f}" if above_all(score) else f"({score.r2:z.2f})"
+            return "" if above_all(score) else "●"
+        text = "<0" if score.r2 < -0.005 else f"{score.r2:z.2f}"
+        return label(text if above_all(score) else f"({text})")
 
     return {
         "type": "heatmap",
@@ -134,8 +129,8 @@ def _heat(
         "ygap": 2,
         "text": [[cell(score) for score in row] for row in rows],
         "texttemplate": "%{text}",
-        "textfont": {"color": "var(--ink)", "size": 12},
-        "customdata": [["not probed" if score is None else _said(score) for score in row] for row in rows],
+        "textfont": {"color": "var(--ink)", "size": 9 if short else 12},
+        "customdata": [["not probed" if score is None else said(score) for score in row] for row in rows],
         "hovertemplate": "%{customdata}<extra></extra>",
         "hoverongaps": True,
     }
@@ -207,22 +202,24 @@ def _against_position(name: str, group: ProbeGroup) -> Figure:
 
 
 def _curve_figure(name: str, group: ProbeGroup, panels: list[Panel], finding: str, against: str) -> Figure:
+    shown = [s for target in group.targets for s in in_order(group, target) if _belongs(name, group, s)]
     present = [key for key in _CONTROLS if any(is_finite(s.control.get(key)) for s in group.scores.values())]
+    few = paired_prompts(shown)
+    same = f", all on the same {few} prompts; the first R² of the table is on all prompts" if few is not None else ""
+    values = [v for s in shown for v in (beside_controls(s)[0], *s.control.values()) if is_finite(v)]
+    lost = any((own := beside_controls(s)[0]) is not None and own < 0 for s in shown)
+    remarks = " In that difference an R² below 0 counts as 0." if lost else ""
+    remarks += f" Triangles at the lower edge are below {_LOWEST}." if any(v < _LOWEST for v in values) else ""
     return Figure(
         name=name,
         finding=finding,
         description=f"Held-out R² against {against}, beside the same probe on untrained models of the same shape "
-        "(their mean), on the inputs alone and on targets of other prompts. Bars are 95 % intervals over sequences. "
-        "What counts is the difference to the controls; under each title: to untrained models, at the last point, with "
-        f"an interval that also covers how much they differ. Triangles at the lower edge are below {_LOWEST}.",
+        f"(their mean), on the inputs alone and on targets of other prompts{same}. Bars are 95 % intervals over "
+        "sequences. What counts is the difference to the controls; under each title: to untrained models, at the last "
+        f"point, with an interval that also covers how much they differ.{remarks}",
         panels=tuple(panels),
         legend=(_NETWORK, *(_CONTROLS[key][0] for key in present)),
-        table=Table(
-            header=_HEADER,
-            rows=tuple(
-                _row(s) for target in group.targets for s in _in_order(group, target) if _belongs(name, group, s)
-            ),
-        ),
+        table=score_table(shown),
         compact=True,
     )
 
@@ -232,7 +229,7 @@ def _belongs(name: str, group: ProbeGroup, score: ProbeScore) -> bool:
 
 
 def _r2_axis(scores: Sequence[ProbeScore]) -> dict[str, Any]:
-    values = [v for s in scores for v in (s.r2, *s.control.values()) if is_finite(v)]
+    values = [v for s in scores for v in (beside_controls(s)[0], *s.control.values()) if is_finite(v)]
     low = min([v for v in values if v >= _LOWEST] + ([_LOWEST] if any(v < _LOWEST for v in values) else []), default=0)
     return axis("R²", range=[min(low, 0.0) - 0.06, 1.06])
 
@@ -250,8 +247,8 @@ def _curves(name: str, target: str, scores: Sequence[ProbeScore], places: Sequen
         if points:
             drawn = curve(series, points, floor=_LOWEST, dash=dash, marked=key != "inputs", width=1.5, size=6)
             traces.append(drawn)
-    known = [(at, s) for at, s in zip(places, scores, strict=True) if is_finite(s.r2)]
-    trace = curve(_NETWORK, [Point(at, s.r2 or 0.0, None, _said(s)) for at, s in known], floor=_LOWEST)
+    known = [(at, s) for at, s in zip(places, scores, strict=True) if is_finite(beside_controls(s)[0])]
+    trace = curve(_NETWORK, [Point(at, beside_controls(s)[0] or 0.0, None, said(s)) for at, s in known], floor=_LOWEST)
     if known:
         trace["error_y"] = _bars([s for _, s in known])
     traces.append(trace)
@@ -263,8 +260,8 @@ def _curves(name: str, target: str, scores: Sequence[ProbeScore], places: Sequen
 def _bars(scores: Sequence[ProbeScore]) -> dict[str, Any]:
     low, high = [], []
     for score in scores:
-        bottom, top = score.r2_ci
-        value = score.r2 or 0.0
+        own, (bottom, top) = beside_controls(score)
+        value = own or 0.0
         bounded = is_finite(bottom) and is_finite(top) and value >= _LOWEST
         low.append(value - bottom if bounded and is_finite(bottom) else 0.0)
         high.append(top - value if bounded and is_finite(top) else 0.0)
@@ -298,7 +295,7 @@ def _growth(group: ProbeGroup) -> str:
     grown, fallen = [], []
     for target in group.targets:
         ends = [group.scores.get((target, last, p)) for p in (places[0], places[-1])]
-        bounds = [s.r2_ci for s in ends if s is not None]
+        bounds = [beside_controls(s)[1] for s in ends if s is not None]
         if len(bounds) < 2 or not all(is_finite(v) for pair in bounds for v in pair):
             continue
         (low_first, high_first), (low_last, high_last) = bounds
@@ -306,9 +303,9 @@ def _growth(group: ProbeGroup) -> str:
             grown.append(target)
         elif is_finite(high_last) and is_finite(low_first) and high_last < low_first:
             fallen.append(target)
-    parts = [f"better for {', '.join(grown)}"] if grown else []
-    parts += [f"worse for {', '.join(fallen)}"] if fallen else []
-    change = " and ".join(parts) if parts else "clearly neither better nor worse for any target"
+    parts = [f"better for {listed(grown)}"] if grown else []
+    parts += [f"worse for {listed(fallen)}"] if fallen else []
+    change = ", ".join(parts) if parts else "clearly neither better nor worse for any target"
     return f"From token {places[0]} to token {places[-1]} probes {depth_text(last)} get {change}"
 
 
@@ -347,10 +344,7 @@ def _published(name: str, group: ProbeGroup) -> Figure:
         "the weaknesses of the protocol.",
         panels=tuple(panels),
         legend=tuple(legend),
-        table=Table(
-            header=_HEADER,
-            rows=tuple(_row(score) for target in group.targets for score in _in_order(group, target)),
-        ),
+        table=score_table([score for target in group.targets for score in in_order(group, target)]),
         compact=True,
     )
 
@@ -363,28 +357,3 @@ def _errors(scores: Sequence[ProbeScore | None], places: Sequence[int]) -> list[
         for at, s in zip(places, scores, strict=True)
         if s is not None and is_finite(s.mse)
     ]
-
-
-# --- tables ---------------------------------------------------------------------------------------------------------
-
-
-def _in_order(group: ProbeGroup, target: str) -> list[ProbeScore]:
-    keys = [(target, layer, p) for p in group.positions for layer in group.layers]
-    return [group.scores[key] for key in keys if key in group.scores]
-
-
-def _row(score: ProbeScore) -> tuple[str, ...]:
-    if score.reason is not None and not is_finite(score.r2):
-        blank = ("",) * (len(_HEADER) - 4)
-        return (score.target, str(score.layer), _place(score), score.reason, *blank)
-    gaps = [
-        text
-        for key in ("untrained", "inputs", "shuffled")
-        for text in (number(score.control.get(key), 3), gap_text(score, key) if key in score.control else DASH)
-    ]
-    r2 = interval(score.r2, score.r2_ci)
-    return (score.target, str(score.layer), _place(score), r2, *gaps, number(score.mse))
-
-
-def _place(score: ProbeScore) -> str:
-    return DASH if score.position is None else str(score.position)

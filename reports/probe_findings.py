@@ -15,8 +15,10 @@ __all__ = [
     "above",
     "above_all",
     "above_untrained",
+    "beside_controls",
     "depth_text",
     "gap_text",
+    "paired_prompts",
     "probe_finding",
     "probe_groups",
     "published_finding",
@@ -88,6 +90,16 @@ def above_all(score: ProbeScore) -> bool:
     return bool(score.control) and all(above(score, control) for control in score.control)
 
 
+def beside_controls(score: ProbeScore) -> tuple[float | None, tuple[float | None, float | None]]:
+    """R^2 on the prompts of the controls, which is what they and the differences belong to."""
+    return (score.r2, score.r2_ci) if score.paired_prompts is None else (score.paired_r2, score.paired_r2_ci)
+
+
+def paired_prompts(scores: Sequence[ProbeScore]) -> int | None:
+    """How many prompts the controls were measured on; None when on those of R^2 itself."""
+    return next((score.paired_prompts for score in scores if score.paired_prompts is not None), None)
+
+
 def _hardest(score: ProbeScore) -> str:
     """The control that leaves least."""
     return min(score.control, key=lambda name: score.selectivity.get(name) or 0.0)
@@ -98,7 +110,8 @@ def gap_text(score: ProbeScore, control: str) -> str:
     value = score.selectivity.get(control)
     if not is_finite(value):
         other = score.control.get(control)
-        return f"{score.r2 - other:+.3g}" if is_finite(score.r2) and is_finite(other) else "not measured"
+        own, _ = beside_controls(score)
+        return f"{own - other:+.3g}" if is_finite(own) and is_finite(other) else "not measured"
     low, high = score.selectivity_ci.get(control, (None, None))
     interval = f" [{low:+.2f}, {high:+.2f}]" if is_finite(low) and is_finite(high) else ""
     return f"{value:+.2f}{interval}"
@@ -156,6 +169,14 @@ def _best(group: ProbeGroup, target: str) -> ProbeScore | None:
     return max(found, key=lambda score: score.r2 or 0.0, default=None)
 
 
+def _paired(score: ProbeScore) -> str:
+    """The R^2 that a difference belongs to, when it is another than the one before it."""
+    own, _ = beside_controls(score)
+    if score.paired_prompts is None or not is_finite(own):
+        return ""
+    return f"{number(own, 2)} on {score.paired_prompts} prompts with the controls, "
+
+
 def probe_finding(group: ProbeGroup) -> str:
     """Which targets are read better than by any control, from where, and by how much."""
     place = KINDS.get(group.kind, group.kind)
@@ -174,8 +195,8 @@ def probe_finding(group: ProbeGroup) -> str:
     several = len(group.positions) > 1
     told = [
         f"{target} (R² {number(score.r2, 2)} {depth_text(score.layer)}"
-        f"{f' at {where_text(score.position)}' if several else ''}, {gap_text(score, _hardest(score))} above "
-        f"{_SHORT.get(_hardest(score), _hardest(score))})"
+        f"{f' at {where_text(score.position)}' if several else ''}, {_paired(score)}"
+        f"{gap_text(score, _hardest(score))} above {_SHORT.get(_hardest(score), _hardest(score))})"
         for target, score in ranked
     ]
     verb = "is" if len(best) == 1 else "are"

@@ -19,7 +19,7 @@ from interp.reports.causal_findings import (
     transplant_finding,
 )
 from interp.reports.numbers import DASH, interval, is_finite, number
-from interp.reports.probe_findings import above_untrained
+from interp.reports.probe_findings import above_untrained, beside_controls, paired_prompts
 from interp.reports.terminal_layout import Columns, items, line, section, show
 from interp.results import ProbeReport, ProbeScore
 
@@ -35,6 +35,8 @@ _NOTES = (
     "above untrained: R² minus that of the same probe on untrained models of the same shape; the interval also covers "
     "how much untrained models differ, so that it holds 0 for one of them",
     "inputs and shuffled: R² of the same probe in the input, and on the targets of other prompts",
+    "paired: the R² on the prompts of the controls, where those are fewer; differences belong to it. In the difference "
+    "to untrained models an R² below 0 counts as 0",
     "transplant: effect 1 and error 0 when predictions follow; random: other weights as far away, whose error stays",
     "erased: the rise of the loss in units of the mean square of the answer, and the R² of a probe before and after; "
     "random: as many (rank) random directions",
@@ -142,16 +144,18 @@ def _title(kind: str, position: int | None) -> str:
 
 
 def _table(scores: Sequence[ProbeScore]) -> RenderableType:
-    headers = ("layers run", "R² [95 %]", "above untrained", "inputs", "shuffled")
+    paired = ("paired",) if paired_prompts(scores) is not None else ()
+    headers = ("layers run", "R² [95 %]", *paired, "above untrained", "inputs", "shuffled")
     table = Columns(*((header, "left") for header in headers))
     before = None
     for score in _by_target(scores):
         if score.target != before:
-            table.add("", score.target, "", "", "")
+            table.add("", score.target, *[""] * (len(headers) - 2))
         gap = _difference(score.selectivity.get("untrained"), score.selectivity_ci.get("untrained", (None, None)))
         controls = (_share(score.control.get(name)) for name in ("inputs", "shuffled"))
         style = "bold" if above_untrained(score) else ""
-        table.add(str(score.layer), interval(score.r2, score.r2_ci), gap, *controls, style=style)
+        own = [_share(beside_controls(score)[0])] if paired else []
+        table.add(str(score.layer), interval(score.r2, score.r2_ci), *own, gap, *controls, style=style)
         before = score.target
     return table
 

@@ -22,7 +22,8 @@ class ProbeScore:
     tokens, read by a linear map or an MLP). ``mse`` and ``variance`` are sums over the coordinates of the target, and
     R^2 = 1 - mse / variance. ``control``: R^2 of the same probe on "untrained" models of the same shape (their mean),
     with "shuffled" targets, and on the "inputs" (layer 0). ``selectivity`` is R^2 minus each control, with
-    ``selectivity_ci``; real and control are scored on the same prompts.
+    ``selectivity_ci``; real and control are scored on the same prompts. Where those are fewer than the ``prompts`` of
+    ``r2``, ``paired_r2`` is the network's R^2 on them, to which controls and differences belong.
     """
 
     layer: int  # layers run; 0: the tokens before the first layer
@@ -35,6 +36,9 @@ class ProbeScore:
     position: int | None = None  # of the token; None: the query token, or no single token
     selectivity: Mapping[str, float | None] = field(default_factory=dict)  # by the names of ``control``
     selectivity_ci: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    paired_r2: float | None = None  # None: ``r2`` is on the prompts of the controls already
+    paired_r2_ci: tuple[float | None, float | None] = (None, None)
+    paired_prompts: int | None = None
     penalty: float | None = None  # lambda of the ridge, per prompt and in units of the features' variance
     prompts: int = 0
     protocol: str = "sound"  # or the published one: "mesa", "akyurek", whose mse is the published score, in sample

@@ -224,3 +224,25 @@ def test_more_numbers_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("interp.probing.MOMENT_NUMBERS", 1000)
     with pytest.raises(UsageError, match="--layers"):
         probe_checkpoint(checkpoint(planted()), prompts=64)
+
+
+def test_controls_on_fewer_prompts_are_compared_with_the_network_on_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every difference is that of the two figures beside it, and nothing was gained before the first layer."""
+    model = planted()
+    whole, _ = scores(model, "label", "noise", kinds=("token",), prompts=2048)
+    assert all(score.paired_prompts is None for score in whole.values())
+    monkeypatch.setattr("interp.probing.CONTROL_OPERATIONS", 1.0)
+    found, notes = scores(model, "label", "noise", kinds=("token",), prompts=2048)
+    assert "controls, and the differences to them: on 384 prompts" in notes[0]
+    for key, score in found.items():
+        assert score.paired_prompts == 384 and score.r2 == whole[key].r2
+        assert score.paired_r2 is not None and score.paired_r2 != score.r2
+        for name in ("inputs", "shuffled"):
+            other = score.control[name]
+            assert other is not None
+            assert score.selectivity[name] == pytest.approx(score.paired_r2 - other, abs=1e-12)
+        untrained = score.control["untrained"]
+        assert untrained is not None
+        assert score.selectivity["untrained"] == pytest.approx(max(score.paired_r2, 0.0) - untrained, abs=1e-12)
+        if score.layer == 0:
+            assert score.paired_r2 == score.control["inputs"]

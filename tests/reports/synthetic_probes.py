@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import synthetic_analyses
 
@@ -115,3 +116,13 @@ def hostile() -> ProbeReport:
     base = report([ProbeScore(**{**vars(s), "target": bad}) for s in at_the_query() if s.target == "label"])
     target = ProbeTarget(name=bad, formula=bad, source="</script><script>alert(2)</script>", expectation=bad)
     return ProbeReport(**{**vars(base), "targets": (target,), "notes": (synthetic_analyses.HOSTILE,)})
+
+
+def on_fewer_prompts(scores: Sequence[ProbeScore]) -> tuple[ProbeScore, ...]:
+    """The same controls and differences; R^2 itself is of more prompts, and 0.05 higher."""
+    return tuple(
+        s if s.r2 is None or s.protocol != "sound"
+        else replace(s, r2=s.r2 + 0.05, r2_ci=(s.r2 + 0.04, s.r2 + 0.06), paired_r2=s.r2, paired_r2_ci=s.r2_ci,
+                     paired_prompts=384)
+        for s in scores
+    )  # fmt: skip

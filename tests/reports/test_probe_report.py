@@ -172,3 +172,42 @@ def test_nothing_probed() -> None:
     assert "no probe was run" in Page(render_report(synthetic.report(())).text).words
     lost = tuple(synthetic.unscored("w", layer, None) for layer in range(3))
     assert "Nothing could be scored from one token" in Page(render_report(synthetic.report(lost)).text).words
+
+
+def test_what_is_compared_is_measured_on_the_same_prompts() -> None:
+    """A network scored on more prompts than its controls is drawn where the differences beside it come from."""
+    scores = synthetic.on_fewer_prompts(synthetic.along_a_sequence())
+    figures = made(scores)
+    for name in ("probe-0-depth", "probe-0-position"):
+        (panel,) = (p for p in figures[name].panels if p.title == "label")
+        lines = {trace["legendgroup"]: trace for trace in panel.data}
+        gap = lines["network"]["y"][-1] - lines["untrained"]["y"][-1]
+        assert panel.subtitle == f"above untrained: {gap:+.2f} [{gap - 0.03:+.2f}, {gap + 0.03:+.2f}]"
+        assert lines["network"]["error_y"]["array"][-1] == pytest.approx(0.03)
+        assert "all on the same 384 prompts" in figures[name].description
+    depth = {panel.title: {t["legendgroup"]: t for t in panel.data} for panel in figures["probe-0-depth"].panels}
+    assert depth["current"]["network"]["y"][0] == depth["current"]["inputs"]["y"][0]  # nothing has run yet
+    table = figures["probe-0-map"].table
+    row = next(row for row in table.rows if row[:3] == ("label", "3", "20"))
+    assert dict(zip(table.header, row, strict=True))["on 384 prompts"] == "0.90 [0.87, 0.93]"
+    assert all(len(row) == len(table.header) for row in table.rows)
+    assert "2048 in all" in figures["probe-0-map"].description
+    finding = probe_finding(probe_groups(scores)[0])
+    assert "label (R² 0.95 after 3 layers at token 1, 0.90 on 384 prompts with the controls, +0.85" in finding
+
+
+def test_a_difference_that_counts_what_is_below_0_as_0_says_so() -> None:
+    below = dataclasses.replace(synthetic.score("w", 4, 4), r2=-0.03, r2_ci=(-0.05, -0.01))
+    scores = tuple(below if (s.target, s.layer) == ("w", 4) else s for s in synthetic.at_the_query())
+    figures = made(scores)
+    assert "an R² below 0 counts as 0" in figures["probe-0-depth"].description
+    assert "Triangles" not in figures["probe-0-depth"].description  # nothing is below the edge
+    assert figures["probe-0-map"].panels[0].data[0]["text"][0][4] == "(&lt;0)"
+    assert "counts as 0" not in made(synthetic.at_the_query())["probe-0-depth"].description
+
+
+def test_a_map_says_what_its_colours_stand_for_in_any_scheme() -> None:
+    figure = made(synthetic.at_the_query())["probe-0-map"]
+    assert figure.scale == ("R²: 0 or below", "1") and "pale" not in figure.description
+    page = Page(render_report(synthetic.report(synthetic.at_the_query())).text)
+    assert any(attributes.get("class") == "ramp" for _, attributes in page.tags)

@@ -1,0 +1,91 @@
+"""The network beside its controls on the same prompts: untrained models, targets of other prompts, the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from interp.probes.across import Battery, gather
+from interp.probes.activations import Prompts, Reader, Task
+from interp.probes.controls import untrained_models
+from interp.probes.held_out import HeldOut
+from interp.probes.intervals import Estimate, score
+from interp.probes.moments import Moments
+from interp.probes.ridge import cross_fit
+from interp.probes.selectivity import Selectivity, above, above_untrained
+
+__all__ = ["CONTROLS", "UNTRAINED", "Controls", "enough", "measure_controls"]
+
+CONTROLS = ("untrained", "shuffled", "inputs")
+UNTRAINED = 8  # untrained models
+CALIBRATION_TOKENS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """Held-out errors on the prompts of the controls, by kind: of the network itself, the same with targets of other
+    prompts, and of the untrained models that do not diverge. ``fewer``: how many the prompts are, when the network has
+    been scored on more."""
+
+    real: Mapping[str, HeldOut]
+    shuffled: Mapping[str, HeldOut]
+    untrained: Mapping[str, Sequence[HeldOut]]
+    fewer: int | None
+
+    def network(self, kind: str, outputs: slice, seed: int) -> Estimate | None:
+        """R^2 of the network itself, when the prompts are fewer."""
+        if self.fewer is None or kind not in self.real:
+            return None
+        return score(self.real[kind], outputs, seed).r2
+
+    def selectivity(self, kind: str, outputs: slice, seed: int) -> dict[str, Selectivity]:
+        """For one target, all layers and positions, by the name of the control."""
+        if kind not in self.real:
+            return {}
+        real = self.real[kind]
+        first = real.squared_error[:, :1].expand_as(real.squared_error)  # layer 0 is always read, and comes first
+        inputs = replace(real, squared_error=first)
+        return {
+            "untrained": above_untrained(real, self.untrained[kind], outputs, seed),
+            "shuffled": above(real, self.shuffled[kind], outputs, seed),
+            "inputs": above(real, inputs, outputs, seed),
+        }
+
+
+def measure_controls(
+    reader: Reader,
+    task: Task,
+    wanted: Sequence[Battery],
+    layers: Sequence[int],
+    prompts: Sequence[Prompts],
+    groups: int,
+    fewer: int | None,
+    seed: int,
+    progress: Callable[[str], None],
+) -> Controls:
+    """On ``prompts``, of which ``groups`` groups are made; ``fewer`` as in :class:`Controls`."""
+    count = sum(chunk.count for chunk in prompts)
+
+    def held_out(of: Reader, shuffle: bool = False) -> Mapping[str, HeldOut]:
+        moments = gather(of, task, wanted, layers, prompts, count, groups, shuffle)
+        return {
+            battery.kind: cross_fit(moments[battery.kind], battery.widths).held_out
+            for battery in wanted
+            if enough(moments[battery.kind])
+        }
+
+    calibration_seed, *model_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(UNTRAINED + 1))
+    calibration = task.sample(max(CALIBRATION_TOKENS // task.context, 8), calibration_seed)
+    untrained = []
+    for number, other in enumerate(untrained_models(reader.model, calibration, model_seeds)):
+        progress(f"probing untrained models ({number + 1} of {UNTRAINED})")
+        untrained.append(held_out(replace(reader, model=other)))
+    by_kind = {b.kind: [found[b.kind] for found in untrained if b.kind in found] for b in wanted}
+    return Controls(real=held_out(reader), shuffled=held_out(reader, shuffle=True), untrained=by_kind, fewer=fewer)
+
+
+def enough(moments: Moments) -> bool:
+    """Whether the prompts that do not diverge make every fold."""
+    return int((moments.count > 0).sum()) >= 0.9 * moments.groups
