@@ -55,7 +55,7 @@ _TARGETS = {
 }
 _NUMBERED = {
     "chebyshev": "the same by {} steps of Chebyshev iteration",
-    "previous": "the state {} tokens before",
+    "previous": "the state {} before",
 }
 
 
@@ -64,7 +64,8 @@ def target_words(names: Sequence[str]) -> str:
     told = []
     for name in names:
         family, _, number_ = name.rpartition("-")
-        words = _TARGETS.get(name) or _NUMBERED.get(family, "").format(number_)
+        count = f"{number_} token{'s' * (number_ != '1')}" if family == "previous" else number_
+        words = _TARGETS.get(name) or _NUMBERED.get(family, "").format(count)
         told += [f"{name}, {words}"] if words else []
     return "; ".join(told)
 
@@ -169,14 +170,6 @@ def _best(group: ProbeGroup, target: str) -> ProbeScore | None:
     return max(found, key=lambda score: score.r2 or 0.0, default=None)
 
 
-def _paired(score: ProbeScore) -> str:
-    """The R^2 that a difference belongs to, when it is another than the one before it."""
-    own, _ = beside_controls(score)
-    if score.paired_prompts is None or not is_finite(own):
-        return ""
-    return f"{number(own, 2)} on {score.paired_prompts} prompts with the controls, "
-
-
 def probe_finding(group: ProbeGroup) -> str:
     """Which targets are read better than by any control, from where, and by how much."""
     place = KINDS.get(group.kind, group.kind)
@@ -194,13 +187,18 @@ def probe_finding(group: ProbeGroup) -> str:
     ranked = sorted(best.items(), key=lambda pair: -(pair[1].selectivity.get(_hardest(pair[1])) or 0.0))
     several = len(group.positions) > 1
     told = [
-        f"{target} (R² {number(score.r2, 2)} {depth_text(score.layer)}"
-        f"{f' at {where_text(score.position)}' if several else ''}, {_paired(score)}"
+        f"{target} (R² {number(beside_controls(score)[0], 2)} {depth_text(score.layer)}"
+        f"{f' at {where_text(score.position)}' if several else ''}, "
         f"{gap_text(score, _hardest(score))} above {_SHORT.get(_hardest(score), _hardest(score))})"
         for target, score in ranked
     ]
     verb = "is" if len(best) == 1 else "are"
-    return f"From {place}, {len(best)} of {len(scored)} targets {verb} read better than by any control: {listed(told)}"
+    few = paired_prompts(list(best.values()))
+    where = f" (R² on the {few} prompts of the controls)" if few is not None else ""
+    return (
+        f"From {place}, {len(best)} of {len(scored)} targets {verb} read better than by any control{where}: "
+        f"{listed(told)}"
+    )
 
 
 def published_finding(group: ProbeGroup) -> str:

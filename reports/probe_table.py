@@ -145,7 +145,7 @@ def _title(kind: str, position: int | None) -> str:
 
 def _table(scores: Sequence[ProbeScore]) -> RenderableType:
     paired = ("paired",) if paired_prompts(scores) is not None else ()
-    headers = ("layers run", "R² [95 %]", *paired, "above untrained", "inputs", "shuffled")
+    headers = ("layers" if paired else "layers run", "R² [95 %]", *paired, "above untrained", "inputs", "shuffled")
     table = Columns(*((header, "left") for header in headers))
     before = None
     for score in _by_target(scores):

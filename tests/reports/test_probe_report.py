@@ -15,7 +15,14 @@ from test_html_report import Page, data_of
 from interp.reports.html import render_report
 from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
-from interp.reports.probe_findings import above_all, gap_text, probe_finding, probe_groups, published_finding
+from interp.reports.probe_findings import (
+    above_all,
+    gap_text,
+    probe_finding,
+    probe_groups,
+    published_finding,
+    target_words,
+)
 from interp.results import ProbeScore
 
 
@@ -193,7 +200,16 @@ def test_what_is_compared_is_measured_on_the_same_prompts() -> None:
     assert all(len(row) == len(table.header) for row in table.rows)
     assert "2048 in all" in figures["probe-0-map"].description
     finding = probe_finding(probe_groups(scores)[0])
-    assert "label (R² 0.95 after 3 layers at token 1, 0.90 on 384 prompts with the controls, +0.85" in finding
+    assert finding.endswith(
+        "better than by any control (R² on the 384 prompts of the controls): label (R² 0.90 after 3 layers at token 1, "
+        "+0.85 [+0.82, +0.88] above untrained models)"
+    )
+
+
+def test_targets_in_words() -> None:
+    assert target_words(["previous-1", "previous-2"]) == (
+        "previous-1, the state 1 token before; previous-2, the state 2 tokens before"
+    )
 
 
 def test_a_difference_that_counts_what_is_below_0_as_0_says_so() -> None:
