@@ -187,11 +187,11 @@ def omega_figure(analysis: Analysis) -> Figure | None:
         name="omegas",
         finding=omega_finding(analysis),
         description=f"How much the squared error of the {omegas.family} algorithm rises when an ω is taken out, on "
-        f"{omegas.prompts} prompts. Zeroing alone exaggerates, because the other coefficients were trained with it: "
-        f"the honest figure is its worth, with the others fitted anew.{gain} Nothing taken out, the error is "
-        f"{estimate(omegas.excess, omegas.excess_stderr)} above the best possible. Bars are 95 % intervals; triangles "
-        "at the left are values too small for the axis or not above 0, triangles at the right diverge: a few prompts "
-        f"explode, and the mean is no number to rely on.{skipped}",
+        f"{omegas.prompts} prompts. Zeroing alone can say more or less than an ω is worth, because the other "
+        f"coefficients were fitted together with it: its worth is counted with the others fitted anew.{gain} Nothing "
+        f"taken out, the error is {estimate(omegas.excess, omegas.excess_stderr)} above the best possible. Bars are "
+        "95 % intervals; triangles at the left are values too small for the axis or not above 0, triangles at the "
+        f"right diverge: a few prompts explode, and the mean is no number to rely on.{skipped}",
         panels=tuple(panels),
         legend=legend,
         table=Table(

@@ -80,6 +80,11 @@ def behaviour_finding(found: Behaviour) -> str:
         return "Nothing could be compared with classical solvers"
     entry = next(iter(last.values())) if found.closest is None else last[found.closest]
     missed = f"it misses {share_text(entry.distance, entry.distance_ci)} of the energy of the network's weights"
+    if found.closest is None and not (entry.distance or 0.0) < 1 - AGREES:
+        return (
+            "Behaves like no classical solver with fixed numbers: no iterate of any is nearer to the network's "
+            f"weights than no weights at all, by {percent(AGREES)} or more of their energy"
+        )
     if found.closest is None:
         return (
             f"Behaves like no classical solver with fixed numbers: the closest is {iterate_text(found, entry)}, and "

@@ -224,9 +224,9 @@ def stress_figure(analysis: Analysis) -> Figure | None:
         finding=stress_finding(analysis),
         description="One property of the prompts leaves the training distribution at a time. Drawn: the share of the "
         f"variance of the network's predictions that the {algorithm(analysis)} leaves unexplained, with 95 % "
-        "intervals; below the dashed line they agree within 1 %. Shaded: training. Triangles at the edges are smaller "
-        "or larger values. Where both explode, a few prompts decide, and the intervals are wide. The table has the "
-        "errors of both.",
+        "intervals; they agree within 1 % where the upper end of the interval is below the dashed line. Shaded: "
+        "training. Triangles at the edges are smaller or larger values. Where both explode, a few prompts decide, and "
+        "the intervals are wide. The table has the errors of both.",
         panels=tuple(_stress_panel(entry) for entry in known),
         legend=(),
         table=Table(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
+from interp.reports.findings import listed
 from interp.reports.noise_findings import layers_named
-from interp.reports.numbers import DASH, estimate, interval, is_finite, number, percent
+from interp.reports.numbers import Z95, estimate, interval, is_finite, number, percent
 from interp.results import Absorption, Analysis, Interpolation, LayerSwap, Outcome, Stress, StressPoint
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
 AGREES = 0.01  # share of the variance of the network's predictions up to which an account agrees with it
 LEVEL = 0.01  # of the network's error: a barrier lower than this is none
 ROUNDING = 1e-9  # of the error: a change smaller than this is none
+EXPLODES = 10  # times the error at the ends of a path: a larger one is a barrier, however unsure its mean
 LOW = 4  # directions up to which a rest is of low rank
 ABSORBED = 0.99  # R^2 from which the behaviour is said to be restored
 
@@ -71,7 +74,10 @@ def swap_finding(analysis: Analysis) -> str:
     if len(swaps) == 1:
         left = swaps[0].swapped.fidelity
         share = percent(1 - left) if is_finite(left) else "an unknown share"
-        return f"In the place of the only layer, the {algorithm(analysis)} leaves {share} of what the network does"
+        return (
+            f"In the place of the only layer, the {algorithm(analysis)} leaves {share} of what the network predicts "
+            "unexplained"
+        )
     if analysis.verdict.recognized:
         return (
             f"The {algorithm(analysis)} follows the network as a whole, but no single layer of it can stand in for the "
@@ -103,15 +109,31 @@ def interpolation_finding(analysis: Analysis) -> str:
     first, last = path.points[0].mixed.mse, path.points[-1].mixed.mse
     if not is_finite(path.barrier) or not is_finite(first) or not is_finite(last):
         return f"On the straight path from {ends} the error overflows"
-    error = path.barrier_stderr or 0.0
-    if path.barrier <= max(LEVEL * first, 2 * error, 0.0):
-        span = "" if abs(last - first) <= LEVEL * first else f", from {number(first, 3)} to {number(last, 3)}"
-        level = "stays level" if not span else "has no barrier"
-        return f"On the straight path from {ends} the error {level}{span}"
+    step = f"from {number(first, 3)} to {number(last, 3)}"
+    highest = path.barrier + Z95 * (path.barrier_stderr or 0.0)
     peak = _peak(path)
-    apart = ": they behave alike but are not near each other" if analysis.verdict.recognized else ""
-    top = DASH if peak is None else _size(peak)
-    return f"On the straight path from {ends} the error rises to {top}, from {number(first, 3)}{apart}"
+    if peak is not None and _rises(path, peak, max(first, last)):
+        apart = ": they behave alike but are not near each other" if analysis.verdict.recognized else ""
+        size = f"{_size(peak)}, {_with_ends(first, last)}"
+        return f"On the straight path from {ends} the error rises to {size}{apart}"
+    if highest > LEVEL * first:
+        at_most = number(100 * highest / first, 2)
+        return f"On the straight path from {ends}, {step}, no barrier is clear: at most {at_most} % of the error"
+    if abs(last - first) <= LEVEL * first:
+        return f"On the straight path from {ends} the error stays level"
+    return f"On the straight path from {ends} the error has no barrier, {step}"
+
+
+def _rises(path: Interpolation, peak: float, ends: float) -> bool:
+    """Whether there surely is a barrier. Where a few prompts explode the standard error is as large as the mean, and
+    yet no accident of the same prompts makes it many times that of the ends."""
+    height, error = path.barrier or 0.0, path.barrier_stderr or 0.0
+    return height > LEVEL * ends and (height > Z95 * error or peak > EXPLODES * ends)
+
+
+def _with_ends(first: float, last: float) -> str:
+    level = abs(last - first) <= 0.1 * first
+    return f"from {number(first, 3)}" if level else f"with {number(first, 3)} and {number(last, 3)} at its ends"
 
 
 def _peak(path: Interpolation) -> float | None:
@@ -144,10 +166,21 @@ def reach(entry: Stress) -> str:
 def span_text(entry: Stress) -> str:
     """The same as a range of the values tried."""
     tried = [_value(entry, p.value) for p in entry.points]
+    apart = _apart(entry)
     if entry.agrees is None:
-        return f"nowhere within 1 % ({tried[0]} to {tried[-1]} tried)"
+        span = f"({tried[0]} to {tried[-1]} tried)"
+        elsewhere = f"not in training, though within 1 % at {listed(apart, most=6)}"
+        return f"{elsewhere if apart else 'nowhere within 1 %'} {span}"
     low, high = (_value(entry, v) for v in entry.agrees)
-    return f"within 1 %: {low if low == high else f'{low} to {high}'} (of {tried[0]} to {tried[-1]} tried)"
+    also = f", and at {listed(apart, most=6)}" if apart else ""
+    return f"within 1 %: {low if low == high else f'{low} to {high}'}{also} (of {tried[0]} to {tried[-1]} tried)"
+
+
+def _apart(entry: Stress) -> list[str]:
+    """Values at which the algorithm surely agrees, in no one piece with those of training."""
+    low, high = entry.agrees or (math.inf, -math.inf)
+    sure = [p.value for p in entry.points if is_finite(top := p.unexplained_ci[1]) and top <= AGREES]
+    return [_value(entry, v) for v in sure if not low <= v <= high]
 
 
 def stress_finding(analysis: Analysis) -> str:
@@ -158,12 +191,15 @@ def stress_finding(analysis: Analysis) -> str:
     reached = [entry for entry in known if entry.agrees is not None]
     if not reached:
         left = [p.unexplained for entry in known for p in entry.points if p.trained and is_finite(p.unexplained)]
-        span = f": in training already {_span(left)} of the variance is unexplained" if left else ""
-        return f"{who} is nowhere within 1 % of the network{span}"
+        span = f": there {_span(left)} of the variance is unexplained" if left else ""
+        elsewhere = [f"{entry.label} {listed(values, most=6)}" for entry in known if (values := _apart(entry))]
+        if not elsewhere:
+            return f"{who} is nowhere within 1 % of the network{span.replace('there', 'in training already')}"
+        return f"{who} is not within 1 % of the network in training{span}; yet it is with {'; '.join(elsewhere)}"
     text = "; ".join(reach(entry) for entry in reached)
     if all(whole(entry) for entry in known):
         return f"{who} stays within 1 % of the network wherever it was tried: {text}"
-    nowhere = "" if len(reached) == len(known) else ", and nowhere along the other axes"
+    nowhere = "" if len(reached) == len(known) else ", and not in training along the other axes"
     return f"{who} stays within 1 % of the network for {text}{nowhere}; beyond, they part"
 
 

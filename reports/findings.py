@@ -353,6 +353,12 @@ def distance_finding(analysis: Analysis) -> str:
         return "The distance of the implicit weights to the baselines was not measured"
     name = min(known, key=lambda n: known[n])
     stderr = last.distance_stderr.get(name)
+    if known[name] + Z95 * (stderr or 0.0) >= 1:  # weights of 0 are at 1 from every baseline
+        which = f"the nearest, {baseline_label(analysis, name)}," if len(known) > 1 else baseline_label(analysis, name)
+        return (
+            f"After the last layer the network's implicit weights are like those of no baseline: no weights at all are "
+            f"as near or nearer; {which} is at a relative squared distance of {estimate(known[name], stderr)}"
+        )
     return (
         f"After the last layer the network's implicit weights are closest to {baseline_label(analysis, name)}: "
         f"relative squared distance {estimate(known[name], stderr)}"
@@ -392,4 +398,6 @@ def family_finding(analysis: Analysis) -> str:
     if not scored:
         return "No family was scored"
     best = max(scored, key=lambda f: f.fidelity or 0.0)
+    if (best.fidelity or 0.0) <= 0:
+        return f"No family explains the network: none predicts better than a constant (R² {number(best.fidelity)})"
     return f"No family explains the network; the nearest, {best.name}, reaches R² {number(best.fidelity)}"

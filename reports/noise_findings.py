@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 GOOD = 0.9  # R^2 from which a prediction is said to hold
+LITTLE = 0.05  # R^2 below which nothing worth naming is explained
 EVEN = 0.02  # R^2 by which one account must beat another to be called better, its interval clear of the other's
 
 
@@ -291,19 +292,25 @@ def momentum_finding(entries: Sequence[Momentum]) -> str:
         return "No layer moves the implicit weights"
     plain = [m.step_r2 for m in known if m.step_r2 is not None]
     if all(m.eta_r2 is None for m in known):
+        if max(plain) < LITTLE:
+            none = f"nothing of the change of w to speak of (R² below {LITTLE})"
+            return f"There is no momentum: u stays 0; and plain gradient steps explain {none}"
         return f"There is no momentum: u stays 0, and plain gradient steps explain the change of w to {_range(plain)}"
-    compared = [(m.layer, _gain(m)) for m in known if m.eta_r2 is not None and m.step_r2 is not None]
+    little = [m.layer for m in known if max(m.step_r2 or 0.0, m.eta_r2 or 0.0) < LITTLE]
+    pairs = [m for m in known if m.layer not in little and m.eta_r2 is not None and m.step_r2 is not None]
+    compared = [(m.layer, _gain(m)) for m in pairs]
     parts = [
         f"{name} in {layers_named(layers)}"
         for name, layers in (
             ("better by momentum than by the plain gradient", [i for i, d in compared if d > 0]),
             ("better by the plain gradient than by momentum", [i for i, d in compared if d < 0]),
             ("about equally by either", [i for i, d in compared if d == 0]),
+            (f"by neither (R² below {LITTLE})", little),
         )
         if layers
     ]
     both = [m.both_r2 for m in known if m.both_r2 is not None]
-    together = [f"by both together to {_range(both)}"] if both else []
+    together = [f"by both together to {_range(both)}"] if both and len(little) < len(known) else []
     return f"The change of w is explained {', '.join([*parts, *together])}"
 
 

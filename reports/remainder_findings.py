@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 UNSURE = 1 / 3  # standard error relative to the value from which a mean hangs on a few exploding prompts
+UNLIKE = 0.9  # relative distance, at most 1, from which two matrices are called unlike
 REGULAR = 0.9  # share of the weights from which the omegas are said to describe a layer
 NAMES = {"xx": "x ← x", "xy": "x ← y", "yx": "y ← x", "yy": "y ← y"}  # update: destination, source
 _OMEGA_FAMILIES = ("gd", "gd++", "diag")
@@ -68,7 +69,7 @@ def omega_finding(analysis: Analysis) -> str:
     if not refitted:
         known = sorted((e for e in whole if is_finite(e.zeroed)), key=lambda e: -(e.zeroed or 0.0))
         costs = listed([f"{_name(e)} {effect_text(analysis, e.zeroed, e.zeroed_stderr)}" for e in known], most=5)
-        return f"Set to zero in all layers, which exaggerates, the ω{other} cost: {costs or DASH}"
+        return f"Set to zero in all layers, the others left as they are, the ω{other} cost: {costs or DASH}"
     ranked = sorted(refitted, key=lambda e: -(e.worth or 0.0))
     worths = listed([f"{_name(e)} {effect_text(analysis, e.worth, e.worth_stderr)}" for e in ranked], most=5)
     text = f"What each ω{other} is worth, by the squared error without it and the others refitted: {worths}"
@@ -81,9 +82,11 @@ def _exaggeration(analysis: Analysis, effects: Sequence[OmegaEffect]) -> str:
         return f". Zeroing alone exaggerates: without {listed(exploding)} the algorithm diverges"
     pairs = [(e.zeroed, e.zeroed_stderr, e.worth, e.worth_stderr) for e in effects]
     ratios = [zeroed / worth for zeroed, a, worth, b in pairs if _clear(zeroed, a) and _clear(worth, b)]
-    if not ratios or max(ratios) < 1.5:
-        return ""
-    return f". Zeroing alone would say up to {number(max(ratios), 2)} times as much"
+    if ratios and max(ratios) >= 1.5:
+        return f". Zeroing alone would say up to {number(max(ratios), 2)} times as much"
+    if ratios and min(ratios) <= 1 / 1.5:
+        return f". Zeroing alone would say as little as {number(min(ratios), 2)} times as much"
+    return ""
 
 
 def _clear(value: float | None, stderr: float | None) -> TypeGuard[float]:
@@ -194,6 +197,8 @@ def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:
     if not known:
         alone = [e.distance.get("identity") for e in entries]
         sizes = [d for d in alone if is_finite(d)]
+        if sizes and min(sizes) >= UNLIKE:
+            return f"The matrix is not like the identity (relative distance {_span(sizes)}, of 1 at most)"
         return (
             f"The matrix differs from a multiple of the identity by {_span(sizes)} of its size"
             if sizes
@@ -202,6 +207,9 @@ def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:
     order = ("inverse covariance", "identity")
     closer = [entry for entry in known if entry[1] < entry[2]]
     farther = [(i, b, a) for i, a, b in known if a >= b]
+    if all(min(a, b) >= UNLIKE for _, a, b in known):
+        nearest = f"relative distance {_span([min(a, b) for _, a, b in known])}, of 1 at most"
+        return f"The matrix is like neither the identity nor the inverse covariance ({nearest})"
     parts = [
         f"closer to the {near} (relative distance {_span([a for _, a, _ in group])}) than to the {far} "
         f"({_span([b for _, _, b in group])}) in {layers_named([i for i, _, _ in group])}"

@@ -35,7 +35,7 @@ def test_zeroing_says_how_many_times_too_much_when_nothing_diverges() -> None:
 def test_what_was_not_refitted_has_no_worth() -> None:
     text = findings.omega_finding(with_omegas(synthetic.effects(refitted=False)))
     assert text.startswith(
-        "Set to zero in all layers, which exaggerates, the ω cost: ω_xx diverges (36000 ± 34000), ω_yx"
+        "Set to zero in all layers, the others left as they are, the ω cost: ω_xx diverges (36000 ± 34000), ω_yx"
     )
     assert "worth" not in text
 

@@ -1,0 +1,102 @@
+"""Titles claim no more than the numbers they stand over: what is like nothing is not called close to something."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import synthetic_analyses
+import synthetic_evidence
+import synthetic_regression
+from synthetic_behaviour import behaviour
+
+from interp.reports import findings
+from interp.reports.adaptation_figures import omega_figure
+from interp.reports.behaviour_findings import behaviour_finding
+from interp.reports.evidence_findings import interpolation_finding, span_text, stress_finding
+from interp.reports.noise_findings import momentum_finding
+from interp.reports.remainder_findings import omega_finding, preconditioner_finding
+from interp.results import Analysis, Interpolation, Stress
+
+BASE = synthetic_analyses.noisy()
+
+
+def with_path(path: Interpolation) -> Analysis:
+    return dataclasses.replace(BASE, evidence=dataclasses.replace(BASE.evidence, replaced=512, interpolation=path))
+
+
+def with_stress(*entries: Stress) -> Analysis:
+    return dataclasses.replace(BASE, evidence=dataclasses.replace(BASE.evidence, replaced=512, stress=entries))
+
+
+@pytest.mark.parametrize(
+    ("height", "share", "said"),
+    [
+        (3e18, 0.6, "the error rises to 3e18, from 3.25"),  # a few prompts explode: the mean is unsure, the rise is not
+        (100.0, 0.9, "the error rises to 103, from 3.25"),
+        (1.0, 0.6, "from 3.25 to 3.25, no barrier is clear: at most 67 % of the error"),
+        (1.0, 0.1, "the error rises to 4.2, from 3.25"),
+        (0.001, 0.6, "the error stays level"),
+    ],
+)
+def test_a_path_is_level_only_where_the_error_between_its_ends_is(height: float, share: float, said: str) -> None:
+    path = dataclasses.replace(synthetic_evidence.path(height=height), barrier_stderr=share * height)
+    assert said in interpolation_finding(with_path(path))
+
+
+def test_agreement_apart_from_training_is_said() -> None:
+    (entry, *_) = [e for e in synthetic_evidence.stress(0.02, 0.3) if e.name == "covariance"]
+    entry = dataclasses.replace(entry, agrees=None)  # 0.02 in training, then 0.006, 0.0018 …
+    assert span_text(entry) == "not in training, though within 1 % at 3, 10, 30 and 100 (1 to 100 tried)"
+    text = stress_finding(with_stress(entry))
+    assert "not within 1 % of the network in training: there 2.0 % of the variance is unexplained; yet it is" in text
+    assert text.endswith("with unevenness of the inputs 3, 10, 30 and 100")
+
+
+def test_zeroing_is_said_to_exaggerate_only_where_it_does() -> None:
+    effect = synthetic_regression.omega_effect("yx", None, (0.16, 0.01), (0.95, 0.05))
+    omegas = dataclasses.replace(synthetic_regression.effects(), effects=(effect,))
+    assert BASE.regression is not None
+    analysis = dataclasses.replace(BASE, regression=dataclasses.replace(BASE.regression, omegas=omegas))
+    figure = omega_figure(analysis)
+    assert omega_finding(analysis).endswith("Zeroing alone would say as little as 0.17 times as much")
+    assert figure is not None and "exaggerates" not in figure.description + figure.finding
+
+
+def test_weights_farther_than_none_are_close_to_no_baseline() -> None:
+    last = dataclasses.replace(BASE.implicit[-1], distance={"ols": 3.22, "gd-1": 3.44}, distance_stderr={"ols": 0.03})
+    text = findings.distance_finding(dataclasses.replace(BASE, implicit=(last,)))
+    assert "like those of no baseline" in text and "3.22 ± 0.03" in text and "closest" not in text
+
+
+def test_solvers_no_nearer_than_no_weights_are_not_named_the_closest() -> None:
+    found = behaviour(None)
+    far = dataclasses.replace(found, matches=tuple(dataclasses.replace(m, distance=0.997) for m in found.matches))
+    assert "no iterate of any is nearer" in behaviour_finding(far) and "closest" not in behaviour_finding(far)
+
+
+def test_accounts_that_explain_nothing_are_not_compared() -> None:
+    entries = synthetic_regression.momentum(3)
+    little = [dataclasses.replace(m, step_r2=0.01, eta_r2=0.012) for m in entries]
+    assert "by neither (R² below 0.05) in layers 0, 1 and 2" in momentum_finding(little)
+    alone = [dataclasses.replace(m, step_r2=6e-5, eta_r2=None, both_r2=None) for m in entries]
+    assert momentum_finding(alone).endswith("explain nothing of the change of w to speak of (R² below 0.05)")
+
+
+def test_matrices_unlike_both_references_are_close_to_neither() -> None:
+    entries = [
+        dataclasses.replace(entry, distance={"identity": 0.99, "inverse covariance": 0.995})
+        for entry in synthetic_regression.preconditioners()
+    ]
+    assert preconditioner_finding(entries) == (
+        "The matrix is like neither the identity nor the inverse covariance (relative distance 0.99, of 1 at most)"
+    )
+    alone = [dataclasses.replace(entry, distance={"identity": 0.95}) for entry in entries]
+    assert preconditioner_finding(alone) == "The matrix is not like the identity (relative distance 0.95, of 1 at most)"
+
+
+def test_families_below_a_constant_are_not_called_near() -> None:
+    poor = synthetic_analyses.unrecognized()
+    families = tuple(dataclasses.replace(f, fidelity=-0.001) for f in poor.families)
+    text = findings.family_finding(dataclasses.replace(poor, families=families))
+    assert "none predicts better than a constant" in text and "nearest" not in text
