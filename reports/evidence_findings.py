@@ -169,8 +169,9 @@ def span_text(entry: Stress) -> str:
     apart = _apart(entry)
     if entry.agrees is None:
         span = f"({tried[0]} to {tried[-1]} tried)"
-        elsewhere = f"not in training, though within 1 % at {listed(apart, most=6)}"
-        return f"{elsewhere if apart else 'nowhere within 1 %'} {span}"
+        if not apart:
+            return f"nowhere within 1 % {span}"
+        return f"not in training, though within 1 % at {listed(apart, most=6)} {span}"
     low, high = (_value(entry, v) for v in entry.agrees)
     also = f", and at {listed(apart, most=6)}" if apart else ""
     return f"within 1 %: {low if low == high else f'{low} to {high}'}{also} (of {tried[0]} to {tried[-1]} tried)"

@@ -51,6 +51,8 @@ def test_agreement_apart_from_training_is_said() -> None:
     text = stress_finding(with_stress(entry))
     assert "not within 1 % of the network in training: there 2.0 % of the variance is unexplained; yet it is" in text
     assert text.endswith("with unevenness of the inputs 3, 10, 30 and 100")
+    (other, *_) = synthetic_evidence.stress(0.02, 2.0)
+    assert span_text(other) == "nowhere within 1 % (5 to 80 tried)"
 
 
 def test_zeroing_is_said_to_exaggerate_only_where_it_does() -> None:
