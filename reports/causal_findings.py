@@ -9,10 +9,25 @@ from interp.reports.numbers import interval, is_finite, number
 from interp.reports.probe_findings import depth_text
 from interp.results import Analysis, Erasure, ImplicitFit, ProbeReport, Transplant
 
-__all__ = ["erased_targets", "erasure_finding", "linear", "linearity_finding", "skipped_checks", "transplant_finding"]
+__all__ = [
+    "erased_targets",
+    "erasure_finding",
+    "interventions",
+    "linear",
+    "linearity_finding",
+    "skipped_checks",
+    "transplant_finding",
+]
 
 FOLLOWS = 1e-4  # error of predictions that follow within 1 %
 EXACT = 1e-9  # 1 - R^2 below it is rounding
+
+
+def interventions(moved: Sequence[Transplant], erased: Sequence[Erasure]) -> str:
+    """What was done to the activations, in words."""
+    done = ["other implicit weights are put in place"] if any(row.reason is None for row in moved) else []
+    done += ["what a probe reads is erased"] if any(row.reason is None for row in erased) else []
+    return listed(done) if done else "nothing was changed"
 
 
 def transplant_finding(rows: Sequence[Transplant]) -> str:

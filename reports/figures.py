@@ -61,7 +61,7 @@ def regression_reason(analysis: Analysis) -> str:
     if analysis.regression is not None:
         return ""
     if analysis.task.get("name") != "noisy_regression":
-        return f"it is about regression with noise, and the task is {task_name(analysis.task)}"
+        return f"it is made for noisy regression alone, and the task is {task_name(analysis.task)}"
     if all(family.fidelity is None for family in analysis.families):
         return "no algorithm family could be scored on this network, so nothing stands beside it"
     return "the document does not hold it"
@@ -72,7 +72,7 @@ def behaviour_reason(analysis: Analysis) -> str:
     if analysis.behaviour is not None:
         return ""
     if analysis.task.get("name") != "noisy_regression":
-        return f"the solvers are those of noisy regression, and the task is {task_name(analysis.task)}"
+        return f"it is made for noisy regression alone, and the task is {task_name(analysis.task)}"
     return "this analysis has no comparison with classical solvers; its notes may say why"
 
 

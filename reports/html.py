@@ -15,10 +15,11 @@ from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from interp.reports import closed_form_findings, findings
+from interp.reports.absent import absent_parts, absent_sections, other_notes, why_absent
 from interp.reports.causal_figures import causal_figures
-from interp.reports.causal_findings import skipped_checks
+from interp.reports.causal_findings import interventions, skipped_checks
 from interp.reports.completion_findings import completion_sentences, step_sentence
-from interp.reports.figures import behaviour_reason, figures, regression_reason, skipped_figures
+from interp.reports.figures import figures, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
@@ -52,6 +53,7 @@ def render_report(result: Analysis | ProbeReport) -> Page:
         checkpoint=result.checkpoint,
         probe_figures=probe_figures(result.probes),
         causal_figures=_causal(result),
+        interventions=interventions(result.transplants, result.erasures),
         facts=_facts(result),
         provenance=_flat(result.provenance),
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
@@ -85,7 +87,8 @@ def _causal(result: Analysis | ProbeReport) -> tuple[Figure, ...]:
 
 def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
     """Template and content of the whole report."""
-    formulas, made = layer_formulas(analysis), figures(analysis)
+    formulas, made, drawn = layer_formulas(analysis), figures(analysis), heatmaps(analysis)
+    absent = absent_sections(analysis, made, drawn.why or "")
     return "report.html", {
         "analysis": analysis,
         "status": findings.status(analysis),
@@ -94,8 +97,9 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "asked": task_in_words(analysis.task),
         "open_questions": open_questions(analysis),
         "missing": skipped_figures(analysis, made),
-        "no_regression": regression_reason(analysis),
-        "no_behaviour": behaviour_reason(analysis),
+        "absent": absent,
+        "skips": (*absent_parts(absent), *other_notes(analysis, absent)),
+        "why_absent": why_absent,
         "unexplained": findings.unexplained_sentence(analysis),
         "left": tuple(remainder_sentences(analysis)),
         "completion": completion_sentences(analysis.completion) if analysis.completion is not None else (),
@@ -104,7 +108,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "matrices": tuple(matrix_sentences([entry for entry in analysis.preconditioners if drawable(entry)])),
         "closed": closed_form_findings,
         "sequences": sequence_parts(analysis),
-        "heatmaps": heatmaps(analysis),
+        "heatmaps": drawn,
         "doubts": findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
         "undetermined": any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),
     }

@@ -318,7 +318,9 @@ def _behaviour(analysis: Analysis) -> tuple[RenderableType, ...]:
 def _notes(analysis: Analysis) -> tuple[RenderableType, ...]:
     missing = findings.missing_parts(analysis)
     notes = findings.notes(analysis)
-    parts = section("Skipped", f"{', '.join(missing)}: not in this analysis; the notes say why") if missing else ()
+    unsaid = [part for part in missing if not any(part in note.partition(": skipped")[0] for note in notes)]
+    text = f"{', '.join(unsaid)}: not in this analysis{'; see the notes' if notes else ''}"
+    parts = section("Skipped", text) if unsaid else ()
     return (*parts, *section("Notes", "", items(notes))) if notes else parts
 
 

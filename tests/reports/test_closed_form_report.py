@@ -58,5 +58,5 @@ def test_figures_show_the_division_and_rivals_below_the_axis_at_its_edge() -> No
 def test_the_html_report_has_the_section_and_only_then() -> None:
     page = render_report(synthetic_kinds.many()["closed-form"]).text
     assert 'id="closed-form"' in page and "No number in it was fitted" in page
-    assert page.index('id="closed-form"') < page.index('id="coefficients"')
+    assert page.index('id="closed-form"') < page.index('id="evidence"')
     assert 'id="closed-form"' not in render_report(synthetic_kinds.many()["diag"]).text

@@ -165,7 +165,7 @@ def test_reasons_stand_for_what_is_not_there() -> None:
     reasons = skipped_figures(lacking, figures(lacking))
     assert set(reasons) == {"shrinkage", "step", "momentum", "filters"} and all(reasons.values())
     other = dataclasses.replace(base, regression=None, task={"name": "linear_dynamics"})
-    assert regression_reason(other) == "it is about regression with noise, and the task is linear dynamics"
+    assert regression_reason(other) == "it is made for noisy regression alone, and the task is linear dynamics"
     assert "no algorithm family could be scored" in regression_reason(synthetic_analyses.all_none())
     assert regression_reason(synthetic_analyses.analysis()) == "the document does not hold it"
 
