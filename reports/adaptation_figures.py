@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,6 +34,8 @@ _OBSERVED = Series(key="observed", label="the network", colour="var(--series-1)"
 _WEIGHTS = Series(key="weights", label="predicted by the layer's own weights", colour="var(--series-2)", symbol="dash")
 _WITHOUT = Series(key="without", label="predicted with ω_xy = 0", colour="var(--series-4)", symbol="dot")
 _MOST_PANELS = 8  # drawn; the table has all layers
+_SENSELESS = -10  # R² below it says no more than that the prediction is far off
+_REACH = 1.5  # of what the network's factor spans: predictions farther from it are outside the plot
 _CONSTANT = 1e-9  # relative spread below which a factor is the same for all prompts
 
 
@@ -111,14 +114,17 @@ def _adaptation(
         seen = [Point(b.x, b.observed, b.stderr, f"{where}: {estimate(b.observed, b.stderr)}") for b in entry.bins]
         traces.append(marks(_OBSERVED, seen))
         scores = [("algorithm", entry.r2, entry.r2_ci), ("weights", entry.r2_by_weights, entry.r2_by_weights_ci)]
-        known = ", ".join(f"{what} {interval(r2, bounds)}" for what, r2, bounds in scores if is_finite(r2))
+        known = ", ".join(f"{what} {_score(r2, bounds)}" for what, r2, bounds in scores if is_finite(r2))
         panels.append(
             Panel(
                 name=f"{name}-{entry.layer}",
                 title=where,
                 subtitle=f"R²: {known}" if known else "the same for all prompts",
                 data=traces,
-                layout=layout(axis(axes[0], rangemode="tozero", zeroline=False), axis(axes[1], **_visible(traces))),
+                layout=layout(
+                    axis(axes[0], rangemode="tozero", zeroline=False),
+                    axis(axes[1], **_visible(traces[:-1], traces[-1])),
+                ),
                 height=270,
             )
         )
@@ -139,7 +145,7 @@ def _adaptation(
         name=name,
         finding=finding,
         description=f"{description} Bars and brackets are 95 % intervals; R² is over prompts, and negative where the "
-        "mean would predict better.",
+        f"mean would predict better. The axes are those of the network: a prediction may leave the plot.",
         panels=tuple(panels),
         legend=(_OBSERVED, *(series for series, _, _ in predictions)),
         table=Table(header=header, rows=rows),
@@ -147,14 +153,27 @@ def _adaptation(
     )
 
 
-def _visible(traces: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Limits of an axis on which a factor that never changes looks like one."""
-    values = [v for trace in traces for v in trace["y"]]
-    middle, spread = (max(values) + min(values)) / 2, max(values) - min(values)
-    if spread > 1e-6 * abs(middle):
+def _score(r2: float, bounds: tuple[float | None, float | None]) -> str:
+    return interval(r2, bounds) if r2 >= _SENSELESS else f"far off (below {_SENSELESS:.0f})"
+
+
+def _visible(predicted: Sequence[dict[str, Any]], observed: dict[str, Any]) -> dict[str, Any]:
+    """Limits of an axis on which what the network does is seen, and a factor that never changes looks like one. A
+    prediction that is far off leaves the plot."""
+    bars = observed.get("error_y", {"array": [0.0], "arrayminus": [0.0]})
+    low = min(v - b for v, b in itertools.zip_longest(observed["y"], bars["arrayminus"], fillvalue=0.0))
+    high = max(v + b for v, b in itertools.zip_longest(observed["y"], bars["array"], fillvalue=0.0))
+    middle, spread = (high + low) / 2, high - low
+    values = [v for trace in predicted for v in trace["y"]]
+    if max([spread, *(abs(v - middle) for v in values)]) <= 1e-6 * abs(middle):
+        half = 0.1 * abs(middle) or 0.1
+        return {"range": [middle - half, middle + half]}
+    reach = _REACH * max(spread, 0.01 * abs(middle))
+    near = [v for v in values if low - reach <= v <= high + reach]
+    if len(near) == len(values):
         return {}
-    half = 0.1 * abs(middle) or 0.1
-    return {"range": [middle - half, middle + half]}
+    low, high = min([low, *near]), max([high, *near])
+    return {"range": [low - 0.08 * (high - low), high + 0.08 * (high - low)]}
 
 
 # --- what an omega is worth -----------------------------------------------------------------------------------------

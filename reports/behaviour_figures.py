@@ -23,6 +23,7 @@ from interp.reports.plots import (
     Table,
     axis,
     column_height,
+    count_axis,
     curve,
     error_bars,
     label,
@@ -36,7 +37,7 @@ from interp.results import Analysis, Behaviour, Match, Solver
 
 __all__ = ["shift_figure", "trajectory_figure"]
 
-_COLOURS = (*(f"var(--series-{k})" for k in range(1, 6)), "var(--muted)")
+_COLOURS = (*(f"var(--series-{k})" for k in range(1, 7)), "var(--muted)")
 Interval = tuple[float | None, float | None]
 _LEAST = 1e-6  # distances below it are drawn at the edge
 
@@ -69,14 +70,16 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
         near.append(_near(drawn, own, solvers[name]))
         if solvers[name].unit == "steps" and own:
             steps.append(_steps(drawn, own, solvers[name]))
-    most = max((entry.best for entry in found.matches if solvers[entry.solver].unit == "steps"), default=1.0)
-    count = axis("steps of the best iterate", range=[-0.5, most + 0.5])
+    counted = [entry for entry in found.matches if solvers[entry.solver].unit == "steps"]
+    most = max((v for e in counted for v in (e.best, e.best_ci[1]) if is_finite(v)), default=1.0)
+    bounds = [v for e in found.matches for v in (e.distance, *e.distance_ci) if is_finite(v) and v > _LEAST]
+    count = count_axis("steps of the best iterate", most)
     panels = (
         Panel(
             name="trajectory-distance",
             title="distance to the best iterate",
             data=near,
-            layout=layout(depths, log_axis("distance", known, dense=True)),
+            layout=layout(depths, log_axis("distance", [*known, *bounds], dense=True)),
             height=280,
         ),
         Panel(
@@ -175,9 +178,10 @@ def shift_figure(analysis: Analysis) -> Figure | None:
         upright = curve(series[name], points, log=True, lines=False) | _bars(series[name], points, bounds)
         traces.append(_sideways(upright))
     names = [wrapped(shift.label) for shift in found.shifts]
-    ends = [len(names) - 0.5, -0.5]
-    y = axis("", tickvals=list(range(len(names))), ticktext=names, range=ends, showgrid=False, zeroline=False)
-    x = log_axis("disagreement", known, dense=False, most=4)
+    rows = [len(names) - 0.5, -0.5]
+    y = axis("", tickvals=list(range(len(names))), ticktext=names, range=rows, showgrid=False, zeroline=False)
+    ends = [v for shift in found.shifts for pair in shift.disagreement_ci.values() for v in pair if is_finite(v)]
+    x = log_axis("disagreement", [*known, *(v for v in ends if v > _LEAST)], dense=False, most=4)
     absent = [
         note(label(s.reason), x=0.5, xref="paper", y=k) for k, s in enumerate(found.shifts) if s.reason is not None
     ]

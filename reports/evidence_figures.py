@@ -68,21 +68,25 @@ def swap_figure(analysis: Analysis) -> Figure | None:
     if not known:
         return None
     floor, ceiling = _limits(analysis, known)
+    log = _spread_above_zero(known, floor, ceiling)
     traces, offset = [], (-0.08, 0.08)
     for shift, (series, rows) in zip(offset, kinds, strict=True):
         points = [
             Point(
                 layer + shift,
-                _drawn(o, ceiling),
+                _drawn(o, ceiling) if log else (o.change or 0.0),
                 o.change_stderr,
                 f"layer {layer}, {label(series.label)}: {change_text(o)}; R² {interval(o.fidelity, o.fidelity_ci)}",
             )
             for layer, o in rows
             if is_finite(o.change)
         ]
-        traces.append(marks(series, points, log=True, floor=floor, ceiling=ceiling, size=10))
-    y = log_axis("rise of the squared error (label²)", [floor, ceiling], dense=False)
-    y["range"] = [math.log10(floor) - 0.25, math.log10(ceiling) + 0.25]
+        edges = {"floor": floor, "ceiling": ceiling} if log else {}
+        traces.append(marks(series, points, log=log, size=10, **edges))
+    y = axis("change of the squared error (label²)", rangemode="tozero")
+    if log:
+        y = log_axis("rise of the squared error (label²)", [floor, ceiling], dense=False)
+        y["range"] = [math.log10(floor) - 0.25, math.log10(ceiling) + 0.25]
     x = layer_axis([s.layer for s in swaps], "layer that is replaced")
     network = analysis.evidence.interpolation
     base = network.points[0].mixed if network is not None and network.points else None
@@ -93,7 +97,7 @@ def swap_figure(analysis: Analysis) -> Figure | None:
         description=f"One layer of the network at a time is replaced by that layer of the {algorithm(analysis)}, "
         f"the others stay; on {analysis.evidence.replaced} prompts that were not fitted. As a control the layer is "
         f"left out: where that costs nothing, replacing it proves nothing.{beside} Bars are 95 % intervals."
-        f"{_edges([_drawn(o, ceiling) for o in known], floor, ceiling)}",
+        f"{_edges([_drawn(o, ceiling) for o in known], floor, ceiling) if log else ''}",
         panels=(Panel(name="swaps", title="", data=traces, layout=layout(x, y), height=320),),
         legend=tuple(series for series, _ in kinds),
         table=Table(
@@ -113,6 +117,15 @@ def swap_figure(analysis: Analysis) -> Figure | None:
             ),
         ),
     )
+
+
+def _spread_above_zero(outcomes: Sequence[Outcome], floor: float, ceiling: float) -> bool:
+    """Whether a log axis shows the changes of the error: not where most of them are falls, or none is within its ends.
+    Where one is beyond the axis no other has room beside it."""
+    drawn = [_drawn(o, ceiling) for o in outcomes]
+    falls = [o for o in outcomes if -(o.change or 0.0) > max(Z95 * (o.change_stderr or 0.0), floor)]
+    inside = [v for v in drawn if floor <= v <= ceiling]
+    return any(v > ceiling for v in drawn) or bool(inside and 2 * len(falls) < len(outcomes))
 
 
 def _drawn(outcome: Outcome, ceiling: float) -> float:
@@ -320,8 +333,10 @@ def absorption_figure(analysis: Analysis) -> Figure | None:
     rows = [row for row in analysis.evidence.absorption if is_finite(row.fidelity)]
     if not rows:
         return None
-    lowest = -0.1
     values = [row.fidelity for row in rows if is_finite(row.fidelity)]
+    lower = [v for row in rows for v in (row.fidelity, row.fidelity_ci[0]) if is_finite(v)]
+    lowest = max(min(lower), -0.1)
+    margin = 0.05 * max(1 - lowest, 1e-3)  # a rise from 0.98 to 1 is seen as well as one from 0
     drawn = [max(v, lowest) for v in values]
     low, high = [], []
     for at, row in zip(values, rows, strict=True):
@@ -346,7 +361,7 @@ def absorption_figure(analysis: Analysis) -> Figure | None:
     }
     plot = layout(
         axis("directions kept of what is left, in every layer", type="category"),
-        axis("R² against the network", range=[lowest - 0.05, 1.06]),
+        axis("R² against the network", range=[lowest - margin, 1 + margin]),
     )
     return Figure(
         name="absorption",

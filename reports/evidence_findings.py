@@ -243,10 +243,11 @@ def absorption_finding(rows: Sequence[Absorption]) -> str:
     if enough is None:
         return f"{without}, and no number of directions of the rest restores it"
     if enough.directions <= LOW:
-        count = f"{enough.directions} more direction{'s' * (enough.directions != 1)}"
-        return f"{without}; {count} per layer make it 0.99: the rest that matters is of low rank"
+        one = enough.directions == 1
+        count = f"{enough.directions} more direction{'s' * (not one)} per layer make{'s' * one}"
+        return f"{without}; {count} it 0.99: the rest that matters is of low rank"
     count = f"it takes {enough.directions} more directions per layer"
-    return f"{without}; {count} to make it 0.99: the rest is not of low rank"
+    return f"{without}; {count} to make it 0.99: the rest that matters is not of rank {LOW} or less"
 
 
 def evidence_sentences(analysis: Analysis) -> Iterator[str]:

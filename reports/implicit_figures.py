@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interp.reports import findings
+from interp.reports.baseline_looks import baseline_series, coinciding
 from interp.reports.noise_findings import filter_finding, momentum_finding, noise_text
 from interp.reports.numbers import estimate, interval, is_finite, number
 from interp.reports.plots import (
@@ -12,7 +13,6 @@ from interp.reports.plots import (
     Series,
     Table,
     axis,
-    baseline_series,
     curve,
     error_bars,
     label,
@@ -33,7 +33,7 @@ def distance_figure(analysis: Analysis) -> Figure | None:
     names = list(dict.fromkeys(name for m in analysis.implicit for name in m.distance))
     if not names:
         return None
-    data, legend, dropped = [], [], 0
+    data, legend, dropped, curves = [], [], 0, {}
     for name in names:
         series = baseline_series(name, findings.baseline_label(analysis, name), names)
         known = [
@@ -45,7 +45,8 @@ def distance_figure(analysis: Analysis) -> Figure | None:
         dropped += len(known) - len(drawn)
         legend.append(series)
         points = [Point(i, d, e, f"{label(series.label)}, after {_layers(i)}: {estimate(d, e)}") for i, d, e in drawn]
-        data.append(curve(series, points, log=True))
+        curves[series.label] = points
+        data.append(curve(series, points, log=True, dash=series.dash))
     distances = [distance for trace in data for distance in trace["y"]]
     depths = layer_axis([m.layer for m in analysis.implicit], "layers run")
     plot = layout(depths, log_axis("relative squared distance", distances, dense=True))
@@ -59,7 +60,8 @@ def distance_figure(analysis: Analysis) -> Figure | None:
         name="distances",
         finding=findings.distance_finding(analysis),
         description="E|w - b|² / E|b|² between the implicit weights w of the network after each layer and the weights "
-        f"b of a baseline: 0 is the same, 1 is as far as no weights at all. Bars are 95 % intervals.{zero}",
+        f"b of a baseline: 0 is the same, 1 is as far as no weights at all. Bars are 95 % intervals."
+        f"{coinciding(curves, log=True)}{zero}",
         panels=(Panel(name="distances", title="", data=data, layout=plot, height=420),) if distances else (),
         legend=tuple(legend),
         table=Table(header=("baseline", *(f"after {_layers(m.layer)}" for m in models)), rows=rows),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from interp.reports import findings
+from interp.reports.baseline_looks import baseline_series, coinciding
 from interp.reports.noise_findings import (
     depth_profile_finding,
     is_whole,
@@ -23,7 +25,6 @@ from interp.reports.plots import (
     Series,
     Table,
     axis,
-    baseline_series,
     column_height,
     curve,
     error_bars,
@@ -112,8 +113,15 @@ def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
         "customdata": [f"{label(entry.label)}: {estimate(value, stderr)}" for entry, value, stderr in known],
         "hovertemplate": "%{customdata}<extra></extra>",
     }
+    x = log_axis(title, above, dense=False, most=3) if log else axis(title, rangemode="tozero")
+    if log:
+        ends = max(value + more for (_, value, _), more in zip(known, high, strict=True))
+        x["range"] = [
+            math.log10(edge) - 0.03 * math.log10(ends / edge),
+            math.log10(ends) + 0.05 * math.log10(ends / edge),
+        ]
     plot = layout(
-        log_axis(title, above, dense=False, most=3) if log else axis(title, rangemode="tozero"),
+        x,
         axis("", autorange="reversed", categoryorder="array", categoryarray=names),
     )
     return Panel(name="losses", title="", data=[trace], layout=plot, height=column_height(names))
@@ -244,7 +252,7 @@ def _profile_panel(
     behind: Sequence[tuple[Series, ProfileSeries]],
     front: Sequence[tuple[Series, ProfileSeries]],
 ) -> tuple[Panel, str]:
-    """The plot, with the series ``behind`` thin and dotted, and a sentence on what is drawn at its edge."""
+    """The plot, with the series ``behind`` thin, and sentences on what is drawn at its edge or on each other."""
     known = [v for _, data in (*behind, *front) for v in data.excess if is_finite(v)]
     ceiling = _HIGHEST * max(
         (v for s in profile.series if s.name == "null" for v in s.excess if is_finite(v)), default=1
@@ -252,25 +260,27 @@ def _profile_panel(
     largest = max((v for v in known if v <= ceiling), default=1.0)
     above = [v for v in known if max(_DEEPEST * largest, 0.0) < v <= ceiling]
     floor = min(above, default=1.0) / 2
-    traces = []
+    traces, curves = [], {}
     for k, (series, data) in enumerate((*behind, *front)):
-        look: dict[str, Any] = {"dash": "dot", "width": 1.5, "size": 6} if k < len(behind) else {"width": 2.5}
+        look: dict[str, Any] = {"dash": series.dash, "width": 1.5, "size": 6} if k < len(behind) else {"width": 2.5}
         points = [
             Point(sigma, value, stderr, f"{label(series.label)}, σ = {sigma:.3g}: {estimate(value, stderr)}")
             for sigma, value, stderr in zip(profile.sigma, data.excess, data.stderr, strict=True)
             if is_finite(value)
         ]
+        curves[series.label] = [replace(p, y=min(max(p.y, floor), ceiling)) for p in points]  # as drawn
         traces.append(curve(series, points, log=True, floor=floor, ceiling=ceiling, **look))
     y = log_axis(_EXCESS, [*above, floor], dense=False)
     y["range"] = [
-        math.log10(floor) - 0.1,
+        math.log10(floor) - 0.05,
         math.log10(max(ceiling if any(v > ceiling for v in known) else 0, *above, 2 * floor)) + 0.15,
     ]
     x = axis("true noise σ (label units)", zeroline=False)
     shapes, notes = _training(profile)
     off = len(known) - len(above)
     beyond = f" Triangles at the edges are values too small or too large for the axis ({off})." if off else ""
-    plot = layout(x, y, shapes=shapes, annotations=notes)
+    beyond += coinciding(curves, log=True)
+    plot = layout(x, y, shapes=shapes, annotations=notes, margin={"l": 8, "r": 12, "t": 26, "b": 8})
     return Panel(name=name, title="", data=traces, layout=plot, height=420), beyond
 
 
@@ -289,7 +299,7 @@ def _training(profile: NoiseProfile) -> tuple[list[dict[str, Any]], list[dict[st
     ]
     middle = sum(spans[0]) / 2 if len(spans) == 1 else spans[0][1]
     anchor = "center" if len(spans) == 1 and high > low else "left"
-    return shapes, [note("trained here", x=middle, xanchor=anchor, yref="paper", y=1, yanchor="top")]
+    return shapes, [note("trained here", x=middle, xanchor=anchor, yref="paper", y=1, yanchor="bottom")]
 
 
 def _profile_table(profile: NoiseProfile, series: Sequence[ProfileSeries]) -> Table:

@@ -25,6 +25,7 @@ __all__ = [
     "noise_text",
     "profile_baselines",
     "profile_finding",
+    "quoted",
     "recovered_sentence",
     "shrinkage_finding",
     "standing",
@@ -134,14 +135,14 @@ def _standing_text(known: Standing) -> str:
     if not better and not even:
         return "beats every baseline" if worse else "has no baseline beside it"
     if not even and not worse:
-        return f"loses to every baseline, most of all to {_quoted(better[0])}"
-    parts = [f"loses to {listed([_quoted(text) for text in better], most=2)}"] if better else []
-    parts += [f"is even with {listed([_quoted(text) for text in even], most=2)}"] if even else []
+        return f"loses to every baseline, most of all to {quoted(better[0])}"
+    parts = [f"loses to {listed([quoted(text) for text in better], most=2)}"] if better else []
+    parts += [f"is even with {listed([quoted(text) for text in even], most=2)}"] if even else []
     parts += [f"beats the {'other one' if worse == 1 else f'{worse} others'}"] if worse else []
     return listed(parts)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A label, in quotes where it could be read as two."""
     return f"“{text}”" if "," in text else text
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from interp.reports.numbers import Z95, number, plain
+from interp.reports.numbers import Z95, plain
 
 __all__ = [
     "DIVERGING",
@@ -27,8 +28,8 @@ __all__ = [
     "Skipped",
     "Table",
     "axis",
-    "baseline_series",
     "column_height",
+    "count_axis",
     "curve",
     "error_bars",
     "label",
@@ -41,10 +42,12 @@ __all__ = [
     "ordered_series",
     "spans_decades",
     "thinned",
+    "tick_text",
     "wrapped",
 ]
 
 _Item = TypeVar("_Item")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 DIVERGING = [[k / 8, f"var(--diverging-{k})"] for k in range(9)]  # about 0: blue is negative, brown is positive
 ORDERED = tuple(f"var(--ordered-{k})" for k in range(6))  # from little to much
@@ -67,7 +70,7 @@ class Series:
     label: str
     colour: str
     symbol: str
-    shown: bool = True
+    dash: str = "solid"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,9 +122,11 @@ def label(text: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    """A tick label in two lines of at most 24 characters, which leave a narrow screen room for the plot. The whole text
-    is in the hover and in the table."""
-    return "<br>".join(label(line) for line in textwrap.wrap(plain(text), 24, max_lines=2, placeholder="…"))
+    """A tick label in lines of at most 24 characters, which leave a narrow screen room for the plot. No line breaks in
+    a pair of brackets that fits on one."""
+    whole = re.sub(r"\([^()]{1,22}\)", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), plain(text))
+    lines = textwrap.wrap(whole, 24, break_on_hyphens=False, max_lines=4, placeholder="…")
+    return "<br>".join(html.escape(line) for line in lines)
 
 
 def column_height(names: Sequence[str], marks: int = 1) -> int:
@@ -245,22 +250,6 @@ def ordered_series(labels: Sequence[str], prefix: str) -> list[Series]:
     ]
 
 
-# What a baseline is decides its colour, which of its kind it is its symbol: no two lines differ by colour alone.
-_KINDS = (
-    (("oracle", "network"), "var(--series-1)"),
-    (("constrr", "adarr", "tunedrr"), "var(--series-5)"),
-    (("gd-1", "gd-2", "gd-4", "gd-8"), "var(--series-2)"),
-    (("ols", "null"), "var(--series-4)"),
-)
-
-
-def baseline_series(name: str, text: str, names: Sequence[str]) -> Series:
-    """The series of one baseline among those of a figure."""
-    kind, colour = next(((k, c) for k, c in _KINDS if name in k), (tuple(names), "var(--muted)"))
-    symbol = SYMBOLS[[n for n in names if n in kind].index(name) % len(SYMBOLS)]
-    return Series(key=label(name), label=text, colour=colour, symbol=symbol)
-
-
 def note(text: str, **place: Any) -> dict[str, Any]:
     """A word inside a plot."""
     return {"text": text, "showarrow": False, "font": {"color": "var(--muted)", "size": 12}} | place
@@ -279,16 +268,53 @@ def layer_axis(indices: Sequence[int], title: str) -> dict[str, Any]:
     return axis(title, tickvals=list(indices)[::step], range=ends, showgrid=False, zeroline=False)
 
 
+def count_axis(title: str, most: float | int) -> dict[str, Any]:
+    """An axis of whole numbers from 0."""
+    step = max(1, math.ceil(most / 6))
+    return axis(
+        title, tickvals=list(range(0, math.ceil(most) + 1, step)), range=[-0.06 * most - 0.3, 1.06 * most + 0.3]
+    )
+
+
 def log_axis(title: str, values: Sequence[float], *, dense: bool, most: int = 6) -> dict[str, Any]:
-    """A logarithmic axis with labels at the powers of ten; also at 2 and 5 times them within one decade, or three if
-    ``dense``."""
+    """A logarithmic axis with labels at the powers of ten; also at 2 and 5 times them within two decades, or three if
+    ``dense``, but one if there is room for few (``most``). Two labels at least are among the values."""
     known = [value for value in values if value > 0]
     low, high = (math.log10(min(known)), math.log10(max(known))) if known else (0.0, 0.0)
-    marks = (1, 2, 5) if high - low < (3 if dense else 1) else (1,)
     step = max(1, math.ceil((high - low) / most))  # no more labels than a narrow screen has room for
     powers = range(math.floor(low) - 1, math.ceil(high) + 2, step)
-    ticks = [mark * 10.0**power for power in powers for mark in marks]
-    return axis(title, type="log", tickvals=ticks, ticktext=[number(tick, 1) for tick in ticks])
+    fine = high - low < (3 if dense else 2 if most > 4 else 1)
+    ticks: list[float] = []
+    for marks in ((1, 2, 5),) if fine else ((1,), (1, 3), (1, 2, 5)):
+        ticks = [mark * 10.0**power for power in powers for mark in marks]
+        if sum(low <= math.log10(tick) <= high for tick in ticks) > 1:
+            break
+    else:
+        ticks = _even(10.0**low, 10.0**high)
+    return axis(title, type="log", tickvals=ticks, ticktext=[tick_text(tick) for tick in ticks])
+
+
+def _even(low: float, high: float) -> list[float]:
+    """Round numbers at even steps, two or more of them from ``low`` to ``high``, and beyond both."""
+    if high - low < 1e-9 * high:
+        low, high = 0.5 * low, 2 * high
+    size = 10.0 ** math.floor(math.log10(high - low))
+    step = next(step for part in (5, 2, 1, 0.5, 0.2) if _between(low, high, step := part * size) > 1)
+    first, last = math.floor(low / step) - 2, math.ceil(high / step) + 2
+    return [k * step for k in range(max(first, 1), last + 1)]
+
+
+def _between(low: float, high: float, step: float) -> int:
+    return math.floor(high / step) - math.ceil(low / step) + 1
+
+
+def tick_text(value: float) -> str:
+    """A round number as a label: 0.5, 20, 2·10⁻⁵."""
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:.6g}"
+    mantissa, power = f"{value:.5e}".split("e")
+    times = "" if float(mantissa) == 1 else f"{float(mantissa):g}·"
+    return f"{times}10{str(int(power)).translate(_RAISED)}"
 
 
 def spans_decades(values: Sequence[float]) -> bool:

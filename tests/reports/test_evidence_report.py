@@ -82,10 +82,11 @@ def test_what_is_said_of_stress(stress: tuple[object, ...], said: str) -> None:
 
 
 def test_what_is_said_of_the_rest() -> None:
-    assert "64 more directions per layer to make it 0.99: the rest is not of low rank" in absorption_finding(
-        made.absorption(0.52, 0.55, 0.46, 0.39, 0.51, 0.54, 0.59, 0.9998)
+    assert (
+        "64 more directions per layer to make it 0.99: the rest that matters is not of rank 4 or less"
+        in absorption_finding(made.absorption(0.52, 0.55, 0.46, 0.39, 0.51, 0.54, 0.59, 0.9998))
     )
-    assert "1 more direction per layer make it 0.99: the rest that matters is of low rank" in absorption_finding(
+    assert "1 more direction per layer makes it 0.99: the rest that matters is of low rank" in absorption_finding(
         made.absorption(0.5, 0.995)
     )
     assert "the rest taken out of all layers at once" in absorption_finding(made.absorption(0.998, 1.0))
