@@ -7,6 +7,7 @@ it), with a far smaller standard error than the two losses themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -23,6 +24,7 @@ __all__ = ["Panel", "affordable_prompts", "depth_label", "labels_of", "solves_ta
 
 # Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
 SOLVES_SHARE = 0.05
+WORST = 1000  # one prompt in so many is left out of the means that a few prompts cannot decide
 CHUNK = 4096  # prompts in memory at a time
 MOST_PROMPTS = 65_536
 OPERATIONS = 4e10  # floating point operations that a table of losses may take, about 10 s
@@ -87,7 +89,14 @@ def summarise(labels: Mapping[str, str], squares: Mapping[str, Float[Tensor, " p
     for name, label in labels.items():
         mse, stderr = mean_with_error(squares[name])
         excess, excess_stderr = mean_with_error(squares[name] - squares["oracle"])
-        rows.append(Loss(name=name, label=label, mse=mse, stderr=stderr, excess=excess, excess_stderr=excess_stderr))
+        left_out = math.ceil(len(squares[name]) / WORST)
+        trimmed, _ = mean_with_error((squares[name] - squares["oracle"]).sort().values[:-left_out])
+        rows.append(
+            Loss(
+                name=name, label=label, mse=mse, stderr=stderr, excess=excess, excess_stderr=excess_stderr,
+                trimmed=trimmed, left_out=left_out,
+            )
+        )  # fmt: skip
     return tuple(rows)
 
 

@@ -5,12 +5,11 @@ Every sentence about the network is computed from its numbers, so the title of a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from interp.reports.numbers import DASH, Z95, at_least, at_most, estimate, interval, is_finite, number, percent, rounded
+from interp.reports.numbers import DASH, Z95, at_least, at_most, estimate, interval, is_finite, number, percent
 from interp.reports.sequence_findings import task_words
 from interp.results import Analysis, Coefficient, Family, Layer, Loss
 
@@ -26,14 +25,13 @@ __all__ = [
     "coefficient_finding",
     "coefficient_rows",
     "coefficients",
-    "depth_finding",
     "distance_finding",
     "family_finding",
     "fidelity_sentence",
     "in_words",
     "listed",
     "loss",
-    "loss_finding",
+    "loss_number",
     "missing_parts",
     "notes",
     "remark_lines",
@@ -174,13 +172,13 @@ def task_sentence(analysis: Analysis) -> str:
     if network is None:
         return f"{answer} (its loss was not measured)"
     against = [f"{number(null.mse)} for predicting zero"] if null else []
-    against += [f"{_loss_number(oracle, null or network)} for the best possible"] if oracle else []
+    against += [f"{loss_number(oracle, null or network)} for the best possible"] if oracle else []
     tail = f", against {' and '.join(against)}" if against else ""
     error, count = estimate(network.mse, network.stderr), analysis.evidence.prompts
     return f"{answer}: mean squared error {error} on {count} fresh prompts{tail}"
 
 
-def _loss_number(entry: Loss, beside: Loss) -> str:
+def loss_number(entry: Loss, beside: Loss) -> str:
     """A loss, or that it is zero as far as float64 can tell beside another."""
     if entry.mse is not None and beside.mse is not None and entry.mse < ROUNDING * beside.mse:
         return "0 to rounding"
@@ -308,42 +306,6 @@ def listed(items: Sequence[str], most: int = 3) -> str:
 
 
 # --- evidence -----------------------------------------------------------------------------------------------------
-
-
-def loss_finding(analysis: Analysis) -> str:
-    losses = analysis.evidence.losses
-    network, recovered, oracle, null = (loss(losses, name) for name in ("network", "recovered", "oracle", "null"))
-    if network is None:
-        return "The network's loss was not measured"
-    best = f"; the best possible is {_loss_number(oracle, null or network)}" if oracle else ""
-    if recovered is None:
-        zero = f", predicting zero {number(null.mse)}" if null else ""
-        return f"The network errs by {number(network.mse)}{zero}{best}"
-    what = _stand_in(analysis)
-    if recovered.excess is not None and network.excess is not None:
-        scale = network.excess if null is None or null.mse is None else min(network.excess, null.mse)
-        if abs(recovered.excess) < ROUNDING * scale:
-            return f"The {what} is the best possible prediction; the network stays {_above(network)} above its error"
-        above, beside = (_above(entry) for entry in (recovered, network))
-        return f"The {what} stays {above} above the best possible error, the network {beside}"
-    return f"The {what} errs by {number(recovered.mse)}, the network by {number(network.mse)}{best}"
-
-
-def _above(entry: Loss) -> str:
-    return rounded(entry.excess, entry.excess_stderr)
-
-
-def depth_finding(analysis: Analysis) -> str:
-    values = [entry.mse for entry in analysis.evidence.depth_losses]
-    if len(values) < 2 or any(v is None for v in values):
-        return "Error of the prediction read out after each layer"
-    mses = [v for v in values if v is not None]
-    rises = [str(i) for i, (before, after) in enumerate(itertools.pairwise(mses)) if after > before]
-    ends = f"from {number(mses[0])} to {number(mses[-1])}"
-    if not rises:
-        return f"Every layer lowers the error, {ends}"
-    who = f"layer {rises[0]} does" if len(rises) == 1 else f"layers {listed(rises)} do"
-    return f"The error goes {ends}; {who} not lower it"
 
 
 def distance_finding(analysis: Analysis) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from interp.reports import findings
 from interp.reports.baseline_looks import baseline_series, coinciding
+from interp.reports.loss_findings import depth_finding, loss_finding
 from interp.reports.noise_findings import (
     depth_profile_finding,
     is_whole,
@@ -62,7 +63,7 @@ def loss_figure(analysis: Analysis) -> Figure | None:
     what = "The mean squared error above that of the best possible prediction on the same prompts" if paired else _MSE
     return Figure(
         name="losses",
-        finding=findings.loss_finding(analysis),
+        finding=loss_finding(analysis),
         description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
         f"{_halved(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above 0, or too "
         "small for the axis.",
@@ -163,7 +164,7 @@ def depth_figure(analysis: Analysis) -> Figure | None:
     plot = layout(depths, _loss_axis([mse for _, mse, _ in known], log=log), shapes=shapes, annotations=notes)
     return Figure(
         name="depth",
-        finding=findings.depth_finding(analysis),
+        finding=depth_finding(analysis),
         description="The prediction is read out after every layer as if it were the last; in squared units of the "
         f"label.{_halved(analysis)} Bars are 95 % intervals.",
         panels=(Panel(name="depth", title="", data=[trace], layout=plot, height=340),),

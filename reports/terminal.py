@@ -25,6 +25,7 @@ from interp.reports.completion_findings import (
 )
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.formula import coefficient_note
+from interp.reports.loss_findings import loss_finding
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
 from interp.reports.remainder_findings import (
@@ -230,7 +231,7 @@ def _losses(analysis: Analysis) -> tuple[RenderableType, ...]:
         excess = DASH if entry.name == "oracle" else estimate(entry.excess, entry.excess_stderr)
         table.add(estimate(entry.mse, entry.stderr), excess, entry.label, style=style)
     notes = ["± is one standard error; all on the same prompts, so the excess over the optimum is the surer number"]
-    return section("Losses on fresh prompts", findings.loss_finding(analysis), table, items(notes))
+    return section("Losses on fresh prompts", loss_finding(analysis), table, items(notes))
 
 
 def _families(analysis: Analysis) -> tuple[RenderableType, ...]:

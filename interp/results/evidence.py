@@ -20,7 +20,8 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class Loss:
     """A mean squared error on fresh prompts, with its standard error over prompts. ``excess`` is the mean difference to
-    the oracle's on the same prompts, and ``excess_stderr`` its (paired) standard error."""
+    the oracle's on the same prompts, and ``excess_stderr`` its (paired) standard error. ``trimmed`` is that mean
+    without the ``left_out`` prompts (one in a thousand) where it is largest: a few that explode must not decide."""
 
     name: str  # "null", "network", "recovered", "oracle", "gd-1", "ridge", "ols", …
     label: str  # for people
@@ -28,6 +29,8 @@ class Loss:
     stderr: float | None
     excess: float | None = None
     excess_stderr: float | None = None
+    trimmed: float | None = None
+    left_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

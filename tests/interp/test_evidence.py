@@ -130,6 +130,16 @@ def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
     assert (rows["oracle"].excess, rows["oracle"].excess_stderr) == (0.0, 0.0)
 
 
+def test_worst_prompts_do_not_decide_the_trimmed_mean() -> None:
+    """One prompt in 2000 explodes: the trimmed means stay where they are without it."""
+    oracle, network = torch.full((2000,), 0.5, dtype=torch.float64), torch.full((2000,), 1.5, dtype=torch.float64)
+    network[7] = 1e6
+    row = {r.name: r for r in summarise({"oracle": "o", "network": "n"}, {"oracle": oracle, "network": network})}
+    assert row["network"].left_out == 2
+    assert row["network"].trimmed == pytest.approx(1.0, rel=1e-12)
+    assert row["network"].excess is not None and row["network"].excess > 400
+
+
 def test_a_loss_that_overflows_is_none() -> None:
     panels = [panel(oracle=1.0, network=1e200)]
     (_, network) = summarise(labels_of(panels), squared_errors(TASK.sample, panels, 10, 10**6, seed=0))

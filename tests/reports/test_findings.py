@@ -10,6 +10,7 @@ import synthetic_kinds
 
 from interp.reports import findings
 from interp.reports.formula import coefficient_note, layer_formulas
+from interp.reports.loss_findings import depth_finding, loss_finding
 from interp.reports.task_in_words import task_in_words
 from interp.results import Analysis, Coefficient, Loss
 
@@ -58,7 +59,7 @@ def with_losses(network: float | None, recovered: float | None) -> Analysis:
     ],
 )
 def test_loss_finding(network: float | None, recovered: float | None, text: str) -> None:
-    assert findings.loss_finding(with_losses(network, recovered)) == text
+    assert loss_finding(with_losses(network, recovered)) == text
 
 
 def test_the_task_of_a_network_that_diverges() -> None:
@@ -76,17 +77,40 @@ def test_numbers_of_another_form_are_told_apart() -> None:
 
 
 def test_loss_finding_prefers_the_paired_excess() -> None:
-    text = findings.loss_finding(synthetic_analyses.analysis())
+    text = loss_finding(synthetic_analyses.analysis())
     assert text == "The recovered algorithm stays 0.114 above the best possible error, the network 0.113"
-    assert findings.loss_finding(synthetic_analyses.unrecognized()).startswith("The closest family stays 1.08 above")
+    assert loss_finding(synthetic_analyses.unrecognized()).startswith("The closest family stays 1.08 above")
+
+
+def paired_losses(*rows: tuple[str, float, float, float]) -> Analysis:
+    base = synthetic_analyses.analysis()
+    losses = tuple(
+        Loss(name=name, label=name, mse=excess, stderr=error, excess=excess, excess_stderr=error, trimmed=trimmed,
+             left_out=65)
+        for name, excess, error, trimmed in (*rows, ("oracle", 0.0, 0.0, 0.0))
+    )  # fmt: skip
+    return dataclasses.replace(base, evidence=dataclasses.replace(base.evidence, losses=losses))
+
+
+def test_a_mean_that_a_few_prompts_decide_says_so() -> None:
+    """One prompt of 65536 explodes: the mean is twice what it is without, and known to half of itself."""
+    exploding = paired_losses(("network", 0.00373, 0.00002, 0.00367), ("recovered", 0.0067, 0.003, 0.00366))
+    assert loss_finding(exploding) == (
+        "The recovered algorithm stays 0.007 ± 0.003 above the best possible error, the network 0.00373. Here a few "
+        "prompts decide: without the 65 prompts on which each errs most it is 0.00366 and 0.00367"
+    )
+    even = paired_losses(("network", 0.00373, 0.00002, 0.00367), ("recovered", 0.0067, 0.00002, 0.0066))
+    assert "few prompts" not in loss_finding(even) and "±" not in loss_finding(even)
+    unsure = paired_losses(("network", 0.1, 0.02, 0.0995), ("recovered", 0.2, 0.02, 0.199))  # few prompts in all
+    assert "0.1 ± 0.02" in loss_finding(unsure).replace("0.10 ±", "0.1 ±") and "decide" not in loss_finding(unsure)
 
 
 def test_depth_finding_names_the_layers_that_raise_the_error() -> None:
     base = synthetic_analyses.analysis()
-    assert findings.depth_finding(base).startswith("Every layer lowers the error, from 10.02 to 3.246")
+    assert depth_finding(base).startswith("Every layer lowers the error, from 10.02 to 3.246")
     losses = tuple(Loss(name="", label="", mse=mse, stderr=0.1) for mse in (10.0, 5.0, 6.0, 3.0))
     raised = dataclasses.replace(base, evidence=dataclasses.replace(base.evidence, depth_losses=losses))
-    assert findings.depth_finding(raised) == "The error goes from 10.00 to 3.000; layer 1 does not lower it"
+    assert depth_finding(raised) == "The error goes from 10.00 to 3.000; layer 1 does not lower it"
 
 
 def test_distance_finding_names_the_closest_baseline() -> None:
