@@ -65,8 +65,8 @@ def loss_figure(analysis: Analysis) -> Figure | None:
         name="losses",
         finding=loss_finding(analysis),
         description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
-        f"{_halved(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above 0, or too "
-        "small for the axis.",
+        f"{_of_sequences(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above "
+        "0, or too small for the axis.",
         panels=panels,
         legend=(),
         table=Table(
@@ -83,8 +83,13 @@ def loss_figure(analysis: Analysis) -> Figure | None:
     )
 
 
-def _halved(analysis: Analysis) -> str:
-    return "" if analysis.sequences is None else " The losses of the sequences above are half of it."
+def _of_sequences(analysis: Analysis) -> str:
+    if analysis.sequences is None:
+        return ""
+    return (
+        " The losses of the sequences above are half of it. The optimum is the prediction by the true W of the "
+        "sequence, which no network is told."
+    )
 
 
 def _ladder(known: Sequence[tuple[Loss, float, float | None]], title: str) -> Panel:
@@ -166,7 +171,7 @@ def depth_figure(analysis: Analysis) -> Figure | None:
         name="depth",
         finding=depth_finding(analysis),
         description="The prediction is read out after every layer as if it were the last; in squared units of the "
-        f"label.{_halved(analysis)} Bars are 95 % intervals.",
+        f"label.{_of_sequences(analysis)} Bars are 95 % intervals.",
         panels=(Panel(name="depth", title="", data=[trace], layout=plot, height=340),),
         legend=(),
         table=Table(

@@ -3,11 +3,13 @@ and the HTML report. Losses are half the squared error of the next state, as in 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp.reports.numbers import DASH, at_most, estimate, interval, number, percent
 from interp.reports.plots import Table
-from interp.results import Analysis, Coefficient, SequenceLoss, Sequences
+from interp.results import Analysis, Coefficient, MesaObjective, SequenceLoss, Sequences
 
 __all__ = ["Part", "half_loss", "sequence_parts", "task_words"]
 
@@ -133,6 +135,15 @@ def _size(c: Coefficient) -> float:
     return abs(c.refit if c.refit is not None else c.weight or 0.0)
 
 
+def _unclear(c: Coefficient) -> bool:
+    """Whether the data leave the output-weighted estimate open: it is within two standard errors of 0, and one of them
+    exceeds what the other estimates are."""
+    if c.output is None or c.stderr is None:
+        return c.output is None
+    other = max((abs(v) for v in (c.weight, c.refit) if v is not None), default=0.0)
+    return c.stderr > other and abs(c.output) < 2 * c.stderr
+
+
 def _maps(analysis: Analysis) -> Part | None:
     rows, live, shown = [], 0, 0
     for layer in analysis.layers:
@@ -145,21 +156,26 @@ def _maps(analysis: Analysis) -> Part | None:
                     str(layer.index) if not index else "",
                     name,
                     number(c.weight),
-                    estimate(c.output, c.stderr) if c.output is not None else "not determined",
+                    "not determined" if _unclear(c) else estimate(c.output, c.stderr),
                     estimate(c.refit, c.refit_stderr),
                 )
             )
     if not rows:
         return None
+    fitted = any(c.refit_stderr is not None for layer in analysis.layers for c in layer.maps.values())
     return Part(
         name="maps",
         title="What each layer adds (layers count from 0)",
         finding=f"The largest {shown} of {live} coefficients that have a say; the JSON document has all",
-        table=Table(header=("layer", "map", "weight", "output ± stderr", "recovered ± stderr"), rows=tuple(rows)),
+        table=Table(
+            header=("layer", "map", "weight", "output ± stderr", "recovered" + " ± stderr" * fitted), rows=tuple(rows)
+        ),
         notes=(
             "out += state <previous, query>: to channel out of token t is added the sum over j ≤ t of state_j times "
             "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
-            "not determined: other maps of the layer have the same effect, for example of channels that hold the same",
+            "not determined: other maps of the layer have the same effect on the data, or nearly, for example those of "
+            "channels that hold the same; the standard error is then larger than the coefficient",
+            *(() if fitted else ("recovered: from the weights alone, so that it has no standard error",)),
         ),
     )
 
@@ -185,7 +201,8 @@ def _compression(found: Sequences) -> Part | None:
     whole = next((row for row in found.compressions if row.kind == "published"), None)
     finding = "Networks of fewer numbers in its place"
     if whole is not None and whole.ratio is not None:
-        finding = f"Its heads' block means, nothing fitted, have {number(whole.ratio)} times the network's loss"
+        size = estimate(whole.ratio, whole.ratio_stderr)
+        finding = f"Its heads' block means, nothing fitted, have {size} times the network's loss"
     return Part(
         name="compression",
         title="Compressed to block-scalar heads",
@@ -193,7 +210,10 @@ def _compression(found: Sequences) -> Part | None:
         table=Table(
             header=("per head", "numbers", "loss ± stderr", "ratio ± stderr", "fidelity", "which numbers"), rows=rows
         ),
-        notes=("ratio: to the network's loss on the same held-out sequences; numbers: those that have a say",),
+        notes=(
+            "ratio: to the network's loss on the same held-out sequences, another sample than in the table of losses; "
+            " numbers: those that have a say",
+        ),
     )
 
 
@@ -251,7 +271,25 @@ def _objectives(found: Sequences) -> Part | None:
         notes=(
             "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition "
             "number of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
+            *_objective_rises(known, layers, places),
         ),
+    )
+
+
+def _objective_rises(
+    known: Mapping[tuple[int, int], MesaObjective], layers: Sequence[int], places: Sequence[int]
+) -> tuple[str, ...]:
+    """A word where L rises although the prediction may get better."""
+    found = []
+    for place in places:
+        values = [row.objective for layer in layers if (row := known.get((layer, place))) is not None]
+        pairs = [(a, b) for a, b in itertools.pairwise(values) if a is not None and b is not None]
+        found += [f"t = {place}"] if any(b > a for a, b in pairs) else []
+    if not found:
+        return ()
+    return (
+        f"L rises in some layer ({', '.join(found)}): it is the error of W on the transitions seen so far, not the "
+        "error of the prediction, which is under evidence and need not rise with it",
     )
 
 
