@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from interp.reports.closed_form_findings import division_finding, factor_text, rescaled_finding
 from interp.reports.numbers import estimate, interval, is_finite, number, percent
 from interp.reports.plots import (
@@ -112,7 +114,7 @@ def rescaled_figure(analysis: Analysis) -> Figure | None:
         finding=rescaled_finding(found),
         description="R² against the network's predictions, on prompts of the task with all x, the query too, "
         "multiplied by a factor. The closed form does not change with the scale of x; gradient methods fitted at "
-        f"factor 1 are polynomials in x. A triangle at the edge lies below {number(_FLOOR, 1)}.",
+        f"factor 1 are polynomials in x.{_tails(known)} A triangle at the edge lies below {number(_FLOOR, 1)}.",
         panels=(
             Panel(
                 name="rescaled",
@@ -136,6 +138,25 @@ def rescaled_figure(analysis: Analysis) -> Figure | None:
                 for r in found.rescaled
             ),
         ),
+    )
+
+
+def _tails(known: Sequence[Rescaled]) -> str:
+    """Why a gradient method may be nearer to the network at smaller x than where it was fitted."""
+    own = next((r for r in known if r.factor == 1), None)
+    if own is None:
+        return ""
+    smaller = [r for r in known if r.factor < 1]
+    better = any(
+        is_finite(value := r.rivals.get(name)) and is_finite(at) and value > at
+        for r in smaller
+        for name, at in own.rivals.items()
+    )
+    return (
+        " Their R² at factor 1 is decided by the few prompts with the widest x, on which polynomials explode where "
+        "they were not fitted; with smaller x they do not, so that some are nearer there than on the task itself."
+        if better
+        else ""
     )
 
 

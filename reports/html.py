@@ -22,6 +22,7 @@ from interp.reports.completion_findings import completion_sentences, step_senten
 from interp.reports.figures import figures, skipped_figures
 from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
+from interp.reports.loss_findings import family_error
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
 from interp.reports.open_questions import open_questions
 from interp.reports.page import HERE, Page, environment, policy
@@ -100,6 +101,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "absent": absent,
         "skips": (*absent_parts(absent), *other_notes(analysis, absent)),
         "why_absent": why_absent,
+        "family_error": family_error,
         "unexplained": findings.unexplained_sentence(analysis),
         "left": tuple(remainder_sentences(analysis)),
         "completion": completion_sentences(analysis.completion) if analysis.completion is not None else (),

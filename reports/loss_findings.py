@@ -9,7 +9,7 @@ from interp.reports.findings import ROUNDING, listed, loss, loss_number
 from interp.reports.numbers import estimate, number, rounded
 from interp.results import Analysis, Loss
 
-__all__ = ["depth_finding", "loss_finding"]
+__all__ = ["depth_finding", "family_error", "loss_finding"]
 
 UNSURE = 0.1  # standard error relative to the value from which it is said beside it
 
@@ -32,6 +32,13 @@ def loss_finding(analysis: Analysis) -> str:
         text = f"The {what} stays {above} above the best possible error, the network {beside}"
         return text + _few_prompts(recovered, network)
     return f"The {what} errs by {number(recovered.mse)}, the network by {number(network.mse)}{best}"
+
+
+def family_error(analysis: Analysis, mse: float | None) -> str:
+    """The mean squared error of a family, or that it is 0 beside predicting zero."""
+    null = loss(analysis.evidence.losses, "null")
+    beside = null.mse if null is not None and null.mse is not None else 0.0
+    return "0 to rounding" if mse is not None and abs(mse) <= ROUNDING * beside else number(mse)
 
 
 def _above(entry: Loss) -> str:

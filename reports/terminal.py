@@ -25,9 +25,9 @@ from interp.reports.completion_findings import (
 )
 from interp.reports.evidence_findings import evidence_sentences
 from interp.reports.formula import coefficient_note
-from interp.reports.loss_findings import loss_finding
+from interp.reports.loss_findings import family_error, loss_finding
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
-from interp.reports.numbers import DASH, estimate, interval, number, percent, rounded
+from interp.reports.numbers import DASH, estimate, interval, percent, rounded
 from interp.reports.remainder_findings import (
     drawable,
     matrix_sentences,
@@ -244,7 +244,7 @@ def _families(analysis: Analysis) -> tuple[RenderableType, ...]:
         fidelity = interval(row.fidelity, row.fidelity_ci)
         mark, style = ("→", "bold") if row.chosen else ("", "")
         numbers = DASH if row.fidelity is None and not row.parameters else str(row.parameters)
-        table.add(mark, row.name, numbers, fidelity, number(row.mse), style=style)
+        table.add(mark, row.name, numbers, fidelity, family_error(analysis, row.mse), style=style)
     why = [f"{row.name}: {row.why}" for row in analysis.families if row.why]
     return section("Families, smallest first", findings.family_finding(analysis), table, items(why))
 

@@ -32,6 +32,7 @@ class Scored:
     score: Score
     ratio: float
     ratio_high: float
+    on_fitted: bool = False  # whether ``ratio`` is that of the prompts it was fitted to
 
 
 def checks(

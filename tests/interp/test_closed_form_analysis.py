@@ -20,7 +20,10 @@ from planting_simple import (
 
 from interp.analysis import analyse
 from interp.closed_form.anatomy import directions, divisions, head_roles, rows_of, slots
+from interp.closed_form.identification import _left
 from interp.closed_form.rivals import fit_rivals
+from interp.closed_form.verdict import Scored
+from interp.identification import Score
 from interp.models.closed_form import closed_form, leverage_corrected
 from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
@@ -198,3 +201,13 @@ def test_what_cannot_be_analysed_is_refused() -> None:
 def test_the_document_comes_back() -> None:
     result = analysed(closed_form(TASK, "all"))
     assert Analysis.from_dict(result.to_dict()) == result
+
+
+@pytest.mark.parametrize(
+    ("on_fitted", "where"),
+    [(True, "the prompts that it was fitted to, where it does best"), (False, "held-out prompts")],
+)
+def test_a_ratio_says_on_which_prompts(on_fitted: bool, where: str) -> None:
+    score = Score(fidelity=-5.0, interval=(-14.0, 0.0))
+    scored = Scored(name="gd", parameters=2, score=score, ratio=0.005, ratio_high=0.006, on_fitted=on_fitted)
+    assert _left(scored) == f"leaves 200 times the squared error of the closed form on {where}"

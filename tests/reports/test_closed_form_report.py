@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 
+import synthetic_analyses
 import synthetic_closed_form as synthetic
 import synthetic_kinds
 from rich.console import Console
@@ -12,6 +14,7 @@ from rich.console import Console
 from interp.reports.closed_form_findings import checks_finding, rescaled_finding, slots_finding
 from interp.reports.figures import figures
 from interp.reports.html import render_report
+from interp.reports.loss_findings import family_error
 from interp.reports.terminal import print_analysis
 from interp.results import Analysis
 
@@ -60,3 +63,23 @@ def test_the_html_report_has_the_section_and_only_then() -> None:
     assert 'id="closed-form"' in page and "No number in it was fitted" in page
     assert page.index('id="closed-form"') < page.index('id="evidence"')
     assert 'id="closed-form"' not in render_report(synthetic_kinds.many()["diag"]).text
+
+
+def test_a_gradient_method_that_is_nearer_at_smaller_x_is_explained() -> None:
+    """Fitted at factor 1, it explodes on the widest held-out prompts of that size, and not on narrower ones."""
+    base = synthetic.analysed(synthetic_analyses.analysis())
+
+    def drawn(at_1: float) -> str:
+        families = (
+            dataclasses.replace(base.families[0], name="closed-form", fidelity=0.99, fidelity_ci=(0.98, 0.995)),
+            dataclasses.replace(base.families[0], name="gd", fidelity=at_1, fidelity_ci=(-3.0, 0.9)),
+        )
+        return figures(dataclasses.replace(base, families=families))["rescaled"].description
+
+    assert "explode" in drawn(-0.3) and "explode" not in drawn(0.6)  # 0.3 at a quarter of x
+
+
+def test_an_error_of_rounding_is_called_so_everywhere() -> None:
+    base = synthetic.analysed(synthetic_analyses.analysis())
+    assert family_error(base, 0.0) == family_error(base, 1e-30) == "0 to rounding"
+    assert family_error(base, 0.5) == "0.5000" and family_error(base, None) == "—"
