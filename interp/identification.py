@@ -35,6 +35,7 @@ __all__ = ["Candidate", "Score", "bootstrap_fidelity", "choose", "fit_families"]
 RECOGNIZED = 0.95  # fidelity from which a family is said to explain the network …
 RECOGNIZED_LOWER = 0.90  # … provided the lower end of its interval reaches this
 NEGLIGIBLE = 1e-6  # share of the variance below which a smaller family needs no further term
+SAID = 0.001  # of the variance: a smaller gain is said to be none
 TENFOLD = 10.0  # a larger family that leaves this many times less is the better account even of a small remainder
 EXACT = 1e-12  # share of the variance that rounding may leave: the network is the family
 ROWS_PER_PARAMETER = 4  # fewest fitted rows per parameter for a family to be tried
@@ -253,7 +254,13 @@ def _why(candidate: Candidate, path: list[Candidate]) -> str:
         )
     below = next((c for c in reversed(path) if c.family.name in candidate.family.contains), None)
     if below is not None and not _improves(candidate, below):
-        return f"explains materially no more than {below.family.name}, which it contains"
+        gain = below.score.unexplained - candidate.score.unexplained
+        if gain < SAID:
+            return f"explains materially no more than {below.family.name}, which it contains"
+        return (
+            f"explains {gain:.2g} of the variance more than {below.family.name}, which it contains: under "
+            f"{candidate.family.worth:g} is too little for its {candidate.parameters} numbers"
+        )
     return f"{path[-1].family.name} has fewer numbers"
 
 

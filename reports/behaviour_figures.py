@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interp.reports.behaviour_findings import (
+    averages,
     behaviour_finding,
     last_matches,
     mark_text,
@@ -185,14 +186,20 @@ def shift_figure(analysis: Analysis) -> Figure | None:
     absent = [
         note(label(s.reason), x=0.5, xref="paper", y=k) for k, s in enumerate(found.shifts) if s.reason is not None
     ]
+    means = (
+        " The solvers keep their steps, fixed for sums over the tokens, where the network takes means over them: with "
+        "another number of tokens they part for that reason alone."
+        if averages(analysis.checkpoint.scale)
+        else ""
+    )
     sensed = {solver.name: share_text(solver.sensitivity, solver.sensitivity_ci) for solver in found.solvers}
     return Figure(
         name="shifts",
-        finding=shift_finding(found),
+        finding=shift_finding(found, analysis.checkpoint.scale),
         description="E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
         "matches the last layer, with the numbers tuned on the task: 0 for the same predictions. "
-        "The table's last row: how far dp/dx of the query is from the solver's weights. Bars are 95 % intervals over "
-        "prompts.",
+        f"The table's last row: how far dp/dx of the query is from the solver's weights.{means} Bars are 95 % "
+        "intervals over prompts.",
         panels=(
             Panel(
                 name="shifts", title="", data=traces,

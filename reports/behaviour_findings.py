@@ -7,6 +7,7 @@ from interp.reports.numbers import DASH, interval, is_finite, number, percent
 from interp.results import Behaviour, Match, Solver
 
 __all__ = [
+    "averages",
     "behaviour_finding",
     "iterate_text",
     "last_matches",
@@ -17,6 +18,7 @@ __all__ = [
     "weights_finding",
 ]
 
+COUNTS = ("context-half", "context-double")  # shifts that change the number of tokens
 AGREES = 0.01  # predictions that agree to 1 % of their mean square
 
 
@@ -108,8 +110,9 @@ def similarity_finding(found: Behaviour) -> str:
     )
 
 
-def shift_finding(found: Behaviour) -> str:
-    """Outside the task, where the closest solver still predicts what the network does."""
+def shift_finding(found: Behaviour, scale: str | float | int = "1") -> str:
+    """Outside the task, where the closest solver still predicts what the network does. ``scale`` is what the network
+    multiplies its sums by."""
     name = found.closest or next(iter(last_matches(found)), None)
     known = [s for s in found.shifts if name is not None and is_finite(s.disagreement.get(name))]
     if name is None or not known:
@@ -120,9 +123,22 @@ def shift_finding(found: Behaviour) -> str:
     worst = max(known, key=lambda s: s.disagreement[name] or 0.0)
     most = f"{worst.label} ({share_text(worst.disagreement[name], worst.disagreement_ci[name])})"
     same = [s for s in known if s not in apart]
+    steps = any(solver.name == name and solver.unit == "steps" for solver in found.solvers)
+    why = (
+        ""
+        if not (steps and averages(scale) and worst.name in COUNTS)
+        else (
+            "; there a step fixed for the sum over the tokens is another step for their mean, which the network takes"
+        )
+    )
     if not same:
-        return f"Its predictions differ from those of {_label(found, name)} everywhere, most with {most}"
+        return f"Its predictions differ from those of {_label(found, name)} everywhere, most with {most}{why}"
     return (
         f"Its predictions are those of {_label(found, name)} to {percent(AGREES)} with "
-        f"{listed([s.label for s in same])}; they differ most with {most}"
+        f"{listed([s.label for s in same])}; they differ most with {most}{why}"
     )
+
+
+def averages(scale: str | float | int) -> bool:
+    """Whether the network takes means over its tokens, so that what it does depends less on their number."""
+    return isinstance(scale, str) and scale.startswith("1/")

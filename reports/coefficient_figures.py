@@ -26,7 +26,7 @@ from interp.results import Analysis, Coefficient, Layer, Preconditioner
 __all__ = ["coefficient_figure", "preconditioner_figure"]
 
 _ESTIMATES = (
-    Series(key="output", label="output-weighted (headline)", colour="var(--series-1)", symbol="circle"),
+    Series(key="output", label="output-weighted", colour="var(--series-1)", symbol="circle"),
     Series(key="weight", label="weight", colour="var(--series-2)", symbol="square-open"),
     Series(key="refit", label="refit", colour="var(--series-3)", symbol="diamond"),
 )

@@ -192,7 +192,9 @@ def stress_finding(analysis: Analysis) -> str:
     reached = [entry for entry in known if entry.agrees is not None]
     if not reached:
         left = [p.unexplained for entry in known for p in entry.points if p.trained and is_finite(p.unexplained)]
-        span = f": there {_span(left)} of the variance is unexplained" if left else ""
+        count = max((p.prompts for entry in known for p in entry.points), default=0)
+        own = f", on samples of {count} prompts of their own" if left else ""
+        span = f": there {_span(left)} of the variance is unexplained{own}" if left else ""
         elsewhere = [f"{entry.label} {listed(values, most=6)}" for entry in known if (values := _apart(entry))]
         if not elsewhere:
             return f"{who} is nowhere within 1 % of the network{span.replace('there', 'in training already')}"

@@ -69,6 +69,7 @@ _REFERENCES = {  # that the loss ladder need not have
 }
 DEAD = "never reaches the output, so nothing is claimed about it"
 ZERO = "the output estimate is not distinguishable from 0 at 95 %"
+FAR = 10  # the largest estimate of a coefficient beside the smallest, from which its value is open
 ROUNDING = 1e-12  # a loss this many times smaller than another is 0 as far as float64 can tell
 
 
@@ -238,7 +239,8 @@ def remarks(c: Coefficient) -> tuple[Remark, ...]:
     if positive and negative:
         out.append(Remark("signs disagree", f"{listed(positive)} above 0, {listed(negative)} below"))
     elif len(sure) > 1 and (ratio := max(map(abs, sure.values())) / min(map(abs, sure.values()))) > 2:
-        out.append(Remark("estimates differ", f"the largest estimate is {number(ratio, 2)} times the smallest"))
+        apart = "estimates far apart" if ratio > FAR else "estimates differ"
+        out.append(Remark(apart, f"the largest estimate is {number(ratio, 2)} times the smallest"))
     return tuple(out)
 
 
@@ -334,15 +336,18 @@ def split_finding(analysis: Analysis) -> str:
     least = min(known, key=lambda layer: layer.split.block_scalar or 0.0)
     what = "block-scalar maps account" if analysis.sequences is not None else "the four ω account"
     broken = percent(least.split.residual)
+    if len(known) == 1:
+        share = percent(least.split.block_scalar)
+        subject = f"{what[0].upper()}{what[1:]}"
+        return f"{subject} for {share} of the weights of the layer; {broken} breaks the rotation symmetry"
     if (least.split.block_scalar or 0.0) < 0.9:
         return (
             f"Layer {least.index} is the least regular: {what} for {percent(least.split.block_scalar)} of "
             f"its weights, and {broken} breaks the rotation symmetry"
         )
-    where = "every layer" if len(known) > 1 else "the layer"
     most = at_most(max(layer.split.residual or 0.0 for layer in known))
     return (
-        f"{what[0].upper()}{what[1:]} for {at_least(least.split.block_scalar)} of the weights of {where}; "
+        f"{what[0].upper()}{what[1:]} for {at_least(least.split.block_scalar)} of the weights of every layer; "
         f"{most} breaks the rotation symmetry"
     )
 
@@ -355,7 +360,7 @@ def family_finding(analysis: Analysis) -> str:
     chosen = chosen_family(analysis)
     if chosen is not None:
         count = _count(chosen.parameters, "number") if chosen.parameters else "no fitted number"
-        return f"{chosen.name} explains the network with {count}"
+        return f"The family {chosen.name} explains the network with {count}"
     scored = [f for f in analysis.families if f.fidelity is not None]
     if not scored:
         return "No family was scored"

@@ -98,5 +98,6 @@ def _finding(both: Float[np.ndarray, "matrix layer head row column"], sizes: Seq
     on_diagonal = np.sum(diagonals, axis=0).sum((1, 2)) / total
     where = " of the blocks" if len(blocks) > len(sizes) else ""
     of_q, of_p = (percent(float(share)).replace("> ", "more than ") for share in on_diagonal)
-    text = f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals{where}"
+    layers = ", all layers together" if both.shape[1] > 1 else ""
+    text = f"{of_q} of the squared weights of Q, and {of_p} of those of P, are on the diagonals{where}{layers}"
     return text[0].upper() + text[1:]

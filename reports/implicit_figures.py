@@ -157,6 +157,8 @@ def momentum_figure(analysis: Analysis) -> Figure | None:
     """R^2 of every account of what a layer does to (u, w); the numbers themselves are in the table."""
     entries = () if analysis.regression is None else analysis.regression.momentum
     present = [(name, series) for name, series in _ACCOUNTS if any(is_finite(getattr(m, name)) for m in entries)]
+    if not any(is_finite(m.eta_r2) for m in entries):  # no momentum: both together are the step alone
+        present = [(name, series) for name, series in present if name != "both_r2"]
     if not present:
         return None
     traces = []

@@ -212,7 +212,8 @@ def profile_figure(analysis: Analysis) -> Figure | None:
         name="profile",
         finding=profile_finding(profile),
         description="Mean squared error above that of the best prediction (ridge with the true noise), in squared "
-        f"units of the label; {_counts(profile)} prompts at every noise level, the same inputs and weights at all. "
+        f"units of the label; {_counts(profile)} prompts at every noise level, the same inputs and weights at all, not "
+        "those of the losses under Evidence: even here means not told apart on these, at 95 %. "
         f"Shaded: {trained_text(profile)}, where the network was trained. Bars are 95 % intervals.{beyond} A ridge of "
         f"one penalty is the best prediction at one noise level, so its curve dips there. "
         f"{recovered_sentence(profile)}",

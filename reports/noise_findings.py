@@ -121,13 +121,17 @@ def profile_finding(profile: NoiseProfile) -> str:
     inside = standing(profile, trained_levels(profile)) if is_whole(profile) else None
     if inside is None:
         return "The network's loss at fixed noise levels was not measured, or overflows"
-    text = f"On average over the noise of training ({trained_text(profile)}) the network {_standing_text(inside)}"
+    text = f"{_over_training(profile)} ({trained_text(profile)}) the network {_standing_text(inside)}"
     last = max(range(len(profile.sigma)), key=lambda i: profile.sigma[i])
     if profile.sigma[last] <= profile.trained[1]:
         return text
     outside = standing(profile, [last])
     beyond = f"beyond, at σ = {_level(profile.sigma[last])}, it"
     return f"{text}; {beyond} {'overflows' if outside is None else _standing_text(outside)}"
+
+
+def _over_training(profile: NoiseProfile) -> str:
+    return "On average over the noise of training" if len(trained_levels(profile)) > 1 else "At the noise of training"
 
 
 def _standing_text(known: Standing) -> str:
@@ -138,7 +142,7 @@ def _standing_text(known: Standing) -> str:
         return f"loses to every baseline, most of all to {quoted(better[0])}"
     parts = [f"loses to {listed([quoted(text) for text in better], most=2)}"] if better else []
     parts += [f"is even with {listed([quoted(text) for text in even], most=2)}"] if even else []
-    parts += [f"beats the {'other one' if worse == 1 else f'{worse} others'}"] if worse else []
+    parts += [f"beats {quoted(known.worse[0]) if worse == 1 else f'the {worse} others'}"] if worse else []
     return listed(parts)
 
 
@@ -155,7 +159,7 @@ def recovered_sentence(profile: NoiseProfile) -> str:
         return ""
     own, other = (estimate(*pair) for pair in pairs if pair is not None)
     label = named["recovered"].label
-    return f"On average over the noise of training it is {own} for the network and {other} for the {label}."
+    return f"{_over_training(profile)} it is {own} for the network and {other} for the {label}."
 
 
 def depth_profile_finding(profile: NoiseProfile) -> str:
@@ -170,6 +174,9 @@ def depth_profile_finding(profile: NoiseProfile) -> str:
         return "The error of early read-outs was not measured"
     if not raised:
         return "No layer raises the error of its read-out at any noise level"
+    if len(read_outs) == 2:
+        where = raised[0].removeprefix("layer 0 at ")
+        return f"The only layer makes the prediction worse than none at all at {where}"
     return f"Read out early, the prediction can be worse than before the layer: {listed(raised, most=8)}"
 
 
@@ -200,9 +207,10 @@ def filter_finding(filters: Sequence[SpectralFilter]) -> str:
     if last is None:
         return "The filter of no layer was measured"
     gaps = [(b.filter - b.ridge) ** 2 for f in groups for b in f.bins]
-    apart = f"differs from it by {number(math.sqrt(sum(gaps) / len(gaps)), 2)} (root mean square)"
+    size = f"by {number(math.sqrt(sum(gaps) / len(gaps)), 2)} (root mean square)"
     if len(groups) < 2:
-        return f"Beside ridge's filter, what the last layer keeps of least squares {apart}"
+        return f"What the last layer keeps of least squares differs from what ridge keeps {size}"
+    apart = f"differs from it {size}"
     (quiet, quiet_ridge), (loud, loud_ridge) = _level_of(groups[0]), _level_of(groups[-1])
     change, error = quiet[0] - loud[0], math.hypot(quiet[1], loud[1])
     expected = quiet_ridge[0] - loud_ridge[0]

@@ -13,7 +13,7 @@ from interp.results import Analysis
 __all__ = ["open_questions"]
 
 _NOTABLE = 0.001  # share of the variance of the predictions from which a gap is worth a sentence
-_GRAVE = ("undetermined", "signs disagree")  # remarks that leave a coefficient open
+_GRAVE = ("undetermined", "signs disagree", "estimates far apart")  # remarks that leave a coefficient open
 
 
 def open_questions(analysis: Analysis) -> tuple[str, ...]:

@@ -64,6 +64,10 @@ _OMEGAS = Series(key="omegas", label="behaviour with four ω in its place", colo
 _PROJECTED = Series(
     key="projected", label="behaviour with the rest taken out", colour="var(--series-3)", symbol="diamond"
 )
+_SECOND = (
+    " Second: where the rest lies, by the update it makes (destination ← source) and the part of the Gram matrix that "
+    "it reads; the rank is the number of equal directions it amounts to, of 'Gram matrix to update'."
+)
 _LOWEST = -0.1  # R^2 below it is drawn at the edge
 _WORTH_A_ROW = 0.01  # share of a remainder from which a block has a row of its own
 
@@ -94,12 +98,11 @@ def remainder_figure(analysis: Analysis) -> Figure | None:
     return Figure(
         name="remainder",
         finding=remainder_finding(analysis),
-        description="First: the share of a layer's weight energy in the four ω, and R² of the predictions against the "
-        "network's when this one layer is replaced by four ω with their output-weighted values, or by its weights "
-        "without what is neither ω nor trace. Bars are 95 % intervals; a triangle at the lower edge is an R² below "
-        f"{_LOWEST}. Second: where the rest lies, by the update it makes (destination ← source) and the part of the "
-        "Gram matrix that it reads; the rank is the number of equal directions it amounts to, of 'Gram matrix to "
-        "update'.",
+        description=f"{'T' if blocks is None else 'First: t'}"
+        "he share of a layer's weight energy in the four ω, and R² of the predictions against the network's when this "
+        "one layer is replaced by four ω with their output-weighted values, or by its weights without what is neither "
+        "ω nor trace. Bars are 95 % intervals; a triangle at the lower edge is an R² below "
+        f"{_LOWEST}.{'' if blocks is None else _SECOND}",
         panels=tuple(panels),
         legend=(_WEIGHTS, _OMEGAS, _PROJECTED),
         table=Table(

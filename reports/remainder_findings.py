@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from interp.reports.findings import chosen_family, listed, loss
+from interp.reports.findings import ROUNDING, chosen_family, listed, loss
 from interp.reports.noise_findings import layers_named
 from interp.reports.numbers import DASH, at_least, estimate, interval, is_finite, number, percent
 from interp.results import Analysis, OmegaEffect, Preconditioner, Remainder
@@ -126,9 +126,11 @@ def remainder_finding(analysis: Analysis) -> str:
     behaviour = _behaviour(analysis)
     irregular = [i for i, share in shares.items() if share < REGULAR]
     if not irregular:
-        where = "every layer" if len(known) > 1 else "the layer"
-        least = at_least(min(shares.values()))
-        return f"The four ω carry {least} of the weights of {where}{behaviour and ', and ' + behaviour}"
+        least = min(shares.values())
+        held = (
+            f"{at_least(least)} of the weights of every layer" if len(known) > 1 else f"{percent(least)} of the weights"
+        )
+        return f"The four ω carry {held}{behaviour and ', and ' + behaviour}"
     low, high = (percent(f(shares[i] for i in irregular)) for f in (min, max))
     held = low if low == high else f"{low} to {high}"
     surprising = chosen_family(analysis) is not None and analysis.verdict.algorithm in _OMEGA_FAMILIES
@@ -227,7 +229,9 @@ def matrix_sentences(entries: Sequence[Preconditioner]) -> Iterator[str]:
         beside = [abs(v) for i, row in enumerate(entry.refit) for j, v in enumerate(row) if i != j and is_finite(v)]
         if not diagonal:
             continue
+        rounding = ROUNDING * max(map(abs, diagonal))
         off = f", off it at most {number(max(beside), 2)} in size" if beside else ""
+        off = ", off it nothing but rounding" if beside and max(beside) <= rounding else off
         yield f"Ω of layer {entry.layer}, {dim} x {dim}: {_span(diagonal)} on the diagonal{off}"
 
 

@@ -41,7 +41,7 @@ def _noise(task: Mapping[str, Any]) -> str:
     return {
         "uniform": f"the size σ differs from prompt to prompt, between {listed(levels, most=2)}",
         "choice": f"the size σ is one of {listed(levels, most=8)}",
-        "fixed": f"the size σ is {levels[0]}",
+        "fixed": "" if levels[0] == "0" else f"the size σ is {levels[0]}",
     }.get(str(kind), "")
 
 
@@ -51,9 +51,10 @@ def _level(value: Any) -> str:
 
 def _regression(task: Mapping[str, Any]) -> str:
     noise = _noise(task)
+    labels = "y = ⟨w, x⟩" if task.get("noise") == {"fixed": 0} else "y = ⟨w, x⟩ + noise"
     return (
-        f"To predict ⟨w, x⟩ for a new x from {task.get('context', DASH)} examples (x, y) in the prompt, y = ⟨w, x⟩ + "
-        f"noise. x has {task.get('dim', DASH)} numbers; w is drawn anew for every prompt and never shown"
+        f"To predict ⟨w, x⟩ for a new x from {task.get('context', DASH)} examples (x, y) in the prompt, {labels}. x "
+        f"has {task.get('dim', DASH)} numbers; w is drawn anew for every prompt and never shown"
         + (f"; of the noise {noise}." if noise else ".")
     )
 

@@ -12,10 +12,12 @@ from synthetic_behaviour import behaviour
 
 from interp.reports import findings
 from interp.reports.adaptation_figures import omega_figure
-from interp.reports.behaviour_findings import behaviour_finding
+from interp.reports.behaviour_findings import behaviour_finding, shift_finding
 from interp.reports.evidence_findings import interpolation_finding, span_text, stress_finding
-from interp.reports.noise_findings import momentum_finding
-from interp.reports.remainder_findings import omega_finding, preconditioner_finding
+from interp.reports.noise_findings import depth_profile_finding, momentum_finding, profile_finding
+from interp.reports.open_questions import open_questions
+from interp.reports.remainder_figures import remainder_figure
+from interp.reports.remainder_findings import matrix_sentences, omega_finding, preconditioner_finding, remainder_finding
 from interp.results import Analysis, Interpolation, Stress
 
 BASE = synthetic_analyses.noisy()
@@ -49,7 +51,7 @@ def test_agreement_apart_from_training_is_said() -> None:
     entry = dataclasses.replace(entry, agrees=None)  # 0.02 in training, then 0.006, 0.0018 …
     assert span_text(entry) == "not in training, though within 1 % at 3, 10, 30 and 100 (1 to 100 tried)"
     text = stress_finding(with_stress(entry))
-    assert "not within 1 % of the network in training: there 2.0 % of the variance is unexplained; yet it is" in text
+    assert "not within 1 % of the network in training: there 2.0 % of the variance is unexplained, on" in text
     assert text.endswith("with unevenness of the inputs 3, 10, 30 and 100")
     (other, *_) = synthetic_evidence.stress(0.02, 2.0)
     assert span_text(other) == "nowhere within 1 % (5 to 80 tried)"
@@ -102,3 +104,61 @@ def test_families_below_a_constant_are_not_called_near() -> None:
     families = tuple(dataclasses.replace(f, fidelity=-0.001) for f in poor.families)
     text = findings.family_finding(dataclasses.replace(poor, families=families))
     assert "none predicts better than a constant" in text and "nearest" not in text
+
+
+def test_one_layer_is_not_the_least_of_them_nor_at_least() -> None:
+    one = dataclasses.replace(BASE, layers=BASE.layers[:1])
+    for text in (findings.split_finding(one), remainder_finding(one)):
+        assert "least" not in text and "layer 0" not in text.lower() and "every" not in text
+
+
+def test_averages_are_said_only_of_several_noise_levels() -> None:
+    one = synthetic_regression.profile(levels=(1.0,), trained=(1.0, 1.0))
+    text = profile_finding(one)
+    assert text.startswith("At the noise of training (σ = 1) the network") and "average" not in text
+
+
+def test_the_last_baseline_is_named() -> None:
+    profile = synthetic_regression.profile()
+    few = dataclasses.replace(profile, series=tuple(s for s in profile.series if s.name in ("network", "ols")))
+    assert "the other one" not in profile_finding(few)
+
+
+def test_one_layer_is_not_read_out_early() -> None:
+    profile = synthetic_regression.profile({"layer-1": [99.0] * 13})
+    ends = tuple(s for s in profile.series if s.name in ("network", "layer-0", "layer-1"))
+    text = depth_profile_finding(dataclasses.replace(profile, series=ends))
+    assert text == "The only layer makes the prediction worse than none at all at σ 0 to 6"
+
+
+def test_steps_for_sums_are_not_those_for_means() -> None:
+    found = behaviour()
+    shift = dataclasses.replace(
+        found.shifts[1], name="context-double", label="twice as many context tokens",
+        disagreement=dict.fromkeys(found.shifts[1].disagreement, 1.0),
+    )  # fmt: skip
+    found = dataclasses.replace(found, shifts=(found.shifts[0], shift))
+    assert "another step for their mean" in shift_finding(found, "1/n")
+    assert "another step" not in shift_finding(found, "1") + shift_finding(behaviour(), "1/n")
+
+
+def test_what_is_only_rounding_is_said_to_be() -> None:
+    (entry, *_) = synthetic_regression.preconditioners()
+    dim = len(entry.refit)
+    refit = [[2.0 if i == j else 4e-29 for j in range(dim)] for i in range(dim)]
+    (text,) = matrix_sentences([dataclasses.replace(entry, refit=refit)])
+    assert text.endswith("2.0 on the diagonal, off it nothing but rounding")
+
+
+def test_estimates_far_apart_are_an_open_question() -> None:
+    layer = BASE.layers[1]
+    yx = dataclasses.replace(layer.omega["yx"], weight=1.0, output=0.01, refit=0.012, stderr=1e-5, refit_stderr=1e-5)
+    layers = (BASE.layers[0], dataclasses.replace(layer, omega={**layer.omega, "yx": yx}), *BASE.layers[2:])
+    assert any("ω_yx of layer 1" in text for text in open_questions(dataclasses.replace(BASE, layers=layers)))
+    assert [r.short for r in findings.remarks(yx)] == ["estimates far apart"]
+
+
+def test_a_second_panel_is_described_only_where_there_is_one() -> None:
+    for analysis in (BASE, synthetic_analyses.full()):
+        figure = remainder_figure(analysis)
+        assert figure is not None and ("Second:" in figure.description) == (len(figure.panels) == 2)

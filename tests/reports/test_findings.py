@@ -186,7 +186,8 @@ def test_no_formula_without_a_family(kind: str) -> None:
     [
         ({"uniform": [0.0, 5.0]}, "of the noise the size σ differs from prompt to prompt, between 0 and 5."),
         ({"choice": [1.0, 3.0]}, "of the noise the size σ is one of 1 and 3."),
-        ({"fixed": 0.0}, "of the noise the size σ is 0."),
+        ({"fixed": 0.5}, "of the noise the size σ is 0.5."),
+        ({"fixed": 0.0}, "y = ⟨w, x⟩. x has 10 numbers; w is drawn anew for every prompt and never shown."),
         ("damaged", "never shown."),
         ({"uniform": []}, "between —."),
     ],

@@ -124,7 +124,9 @@ def test_filter_that_does_not_respond_is_said_so() -> None:
 
 def test_filter_with_one_noise_level() -> None:
     (_, one, _) = filters(0.8, 0.6)
-    assert findings.filter_finding((one,)).startswith("Beside ridge's filter, what the last layer keeps")
+    assert findings.filter_finding((one,)).startswith(
+        "What the last layer keeps of least squares differs from what ridge keeps by"
+    )
     assert findings.filter_finding(()) == "The filter of no layer was measured"
 
 
