@@ -7,13 +7,13 @@ from pale to strong with its steps. No two lines differ by colour alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from interp.reports.findings import listed
 from interp.reports.noise_findings import quoted
 from interp.reports.plots import SYMBOLS, Point, Series, label
 
-__all__ = ["baseline_series", "coinciding"]
+__all__ = ["baseline_series", "coinciding", "names_explained"]
 
 _DASHES = ("dot", "dashdot", "dash", "longdash")
 _GD = ("gd-1", "gd-2", "gd-4", "gd-8")
@@ -38,6 +38,20 @@ def _series(name: str, text: str, colour: str, k: int) -> Series:
     return Series(
         key=label(name), label=text, colour=colour, symbol=SYMBOLS[k % len(SYMBOLS)], dash=_DASHES[k % len(_DASHES)]
     )
+
+
+_NAMES = {
+    "constrr": "ridge, one penalty: the penalty in brackets for every prompt, the best on average",
+    "adarr": "adaptive ridge: the penalty follows the noise that the residuals of the prompt's least squares suggest",
+    "tunedrr": "tuned adaptive ridge: that noise variance times the factor in brackets, up to the cap if there is one",
+}
+
+
+def names_explained(names: Iterable[str]) -> str:
+    """What the kinds of ridge among these baselines are, in a sentence; empty when there are none."""
+    known = list(names)
+    said = [text for name, text in _NAMES.items() if name in known]
+    return f" {'; '.join(said)[0].upper()}{'; '.join(said)[1:]}." if said else ""
 
 
 def coinciding(curves: Mapping[str, Sequence[Point]], *, log: bool) -> str:

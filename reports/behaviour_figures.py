@@ -32,6 +32,7 @@ from interp.reports.plots import (
     layout,
     log_axis,
     note,
+    tick_text,
     wrapped,
 )
 from interp.results import Analysis, Behaviour, Match, Solver
@@ -96,7 +97,7 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
         "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
         "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
         "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
-        f"distances below {_LEAST:g} are drawn there.",
+        f"distances below {tick_text(_LEAST)} are drawn there.",
         panels=panels,
         legend=tuple(series.values()),
         table=Table(

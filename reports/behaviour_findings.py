@@ -27,11 +27,7 @@ def share_text(value: float | None, bounds: tuple[float | None, float | None]) -
     if not is_finite(value):
         return DASH
     low, high = bounds
-    return (
-        f"{number(value, 2)} [{number(low, 2)}, {number(high, 2)}]"
-        if is_finite(low) and is_finite(high)
-        else number(value, 2)
-    )
+    return interval(value, bounds) if is_finite(low) and is_finite(high) and low < high else number(value, 2)
 
 
 def weights_finding(found: Behaviour) -> str:

@@ -30,6 +30,7 @@ _ESTIMATES = (
     Series(key="weight", label="weight", colour="var(--series-2)", symbol="square-open"),
     Series(key="refit", label="refit", colour="var(--series-3)", symbol="diamond"),
 )
+_TRACES = " A trace term τ_a:bb multiplies the part a of a token by the sum of the squares of b over the keys."
 _MOST_MATRICES = 8  # drawn; the table has all
 
 
@@ -38,16 +39,20 @@ def coefficient_figure(analysis: Analysis) -> Figure | None:
     panels = [panel for name in names if (panel := _coefficient_panel(analysis, name)) is not None]
     if not analysis.layers:
         return None
+    coefficients = findings.coefficient_rows(analysis)
     rows = tuple(
         (str(r.layer), r.symbol, r.output, r.weight, r.refit, "; ".join(f"{m.short}: {m.full}" for m in r.remarks))
-        for r in findings.coefficient_rows(analysis)
+        for r in coefficients
     )
     note = coefficient_note(analysis)
+    traces = any(row.symbol.startswith("τ") for row in coefficients)
     return Figure(
         name="coefficients",
         finding=findings.coefficient_finding(analysis),
         description="Bars are 95 % intervals. A dead coefficient never reaches the output, so it has no point; a refit "
-        "that the data do not determine is left out here and named in the table." + (f" {note}." if note else ""),
+        "that the data do not determine is left out here and named in the table."
+        + (_TRACES if traces else "")
+        + (f" {note}." if note else ""),
         panels=tuple(panels),
         legend=_ESTIMATES,
         table=Table(header=("layer", "term", "output ± stderr", "weight", "refit ± stderr", "remark"), rows=rows),

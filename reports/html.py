@@ -43,6 +43,10 @@ _SCRIPTS = {
 }
 
 
+_POWERS = re.compile(r"(?<![\w.&;#/-])(?P<mantissa>-?\d+(?:\.\d+)?|\([^()]*\))e(?P<power>[+-]?\d+)(?![\w.]*\w)")
+_LETTERS = re.compile(r"\b([wp])_k\b")
+
+
 def render_report(result: Analysis | ProbeReport) -> Page:
     """The report; the same result always gives the same text."""
     from plotly.offline import get_plotlyjs  # slow to import, and only reports need it
@@ -133,6 +137,7 @@ def _environment() -> Environment:
     made.filters |= {
         "estimate": lambda pair: estimate(*pair),
         "interval": lambda pair: interval(*pair),
+        "cell": _subscripts,
         "mathy": _mathy,
         "number": number,
         "percent": percent,
@@ -142,6 +147,17 @@ def _environment() -> Environment:
 
 
 def _mathy(text: str) -> Markup:
+    """The same with 3e-18 as a power of ten and w_k with a subscript, for text that is read rather than copied."""
+    return Markup(_LETTERS.sub(r"\1<sub>k</sub>", _POWERS.sub(_power, str(_subscripts(text)))))
+
+
+def _power(found: re.Match[str]) -> str:
+    mantissa, power = found["mantissa"], str(int(found["power"])).replace("-", "−")
+    times = "" if mantissa == "1" else f"{mantissa}·"
+    return f"{times}10<sup>{power}</sup>"
+
+
+def _subscripts(text: str) -> Markup:
     """ω_xx as ω with a subscript, in text that is escaped first. What cannot be printed is made visible."""
     return Markup(re.sub(r"([ωτ])_([a-z]+(?::[a-z]+)?)", r"<i>\1</i><sub>\2</sub>", str(escape(plain(text)))))
 
@@ -178,7 +194,16 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         if isinstance(value, Mapping):
             out += _flat(value, f"{prefix}{name}: ")
         elif isinstance(value, (list, tuple)):
-            out.append((f"{prefix}{name}", ", ".join(map(str, value))))
+            out.append((f"{prefix}{name}", ", ".join(map(_said, value))))
         else:
-            out.append((f"{prefix}{name}", DASH if value is None else str(value)))
+            out.append((f"{prefix}{name}", _said(value)))
     return out
+
+
+def _said(value: Any) -> str:
+    """A field of a document for people: no more digits than tell two values apart, and no code."""
+    if value is None:
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

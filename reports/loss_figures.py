@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from interp.reports import findings
-from interp.reports.baseline_looks import baseline_series, coinciding
+from interp.reports.baseline_looks import baseline_series, coinciding, names_explained
 from interp.reports.loss_findings import depth_finding, loss_finding
 from interp.reports.noise_findings import (
     depth_profile_finding,
@@ -66,7 +66,7 @@ def loss_figure(analysis: Analysis) -> Figure | None:
         finding=loss_finding(analysis),
         description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
         f"{_of_sequences(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above "
-        "0, or too small for the axis.",
+        f"0, or too small for the axis.{names_explained(entry.name for entry in losses)}",
         panels=panels,
         legend=(),
         table=Table(

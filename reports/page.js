@@ -53,13 +53,14 @@ const Page = (() => {
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const button = document.getElementById("theme");
     const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+    const name = () => { button.textContent = isDark() ? "Light colours" : "Dark colours"; }; /* what it changes to */
     const refresh = () => {
-      button.setAttribute("aria-pressed", String(isDark()));
+      name();
       redraws.forEach((redraw) => redraw());
     };
     button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; refresh(); });
     dark.addEventListener("change", refresh);
-    button.setAttribute("aria-pressed", String(isDark()));
+    name();
 
     let before;
     addEventListener("beforeprint", () => { while (waiting.length) waiting.shift()(); before = root.dataset.theme; root.dataset.theme = "light"; refresh(); });

@@ -58,7 +58,7 @@ def test_figures_hold_every_match_with_its_interval() -> None:
     assert made.table.rows[-1][2] == "12 [12, 12] (penalty)" or made.table.rows[-1][2].endswith("(penalty)")
     shifts = shift_figure(analysis())
     assert shifts is not None and shifts.table.rows[2][1] == "skipped, because most diverge"
-    assert shifts.table.rows[-1][:2] == ("sensitivity to the query", "0.010 [0.0050, 0.020]")
+    assert shifts.table.rows[-1][:2] == ("sensitivity to the query", "0.010 [0.005, 0.020]")
     for figure in (made, shifts):
         assert all(len(row) == len(figure.table.header) for row in figure.table.rows)
         for panel in figure.panels:

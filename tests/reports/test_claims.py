@@ -12,8 +12,9 @@ from synthetic_behaviour import behaviour
 
 from interp.reports import findings
 from interp.reports.adaptation_figures import omega_figure
-from interp.reports.behaviour_findings import behaviour_finding, shift_finding
+from interp.reports.behaviour_findings import behaviour_finding, share_text, shift_finding
 from interp.reports.evidence_findings import interpolation_finding, span_text, stress_finding
+from interp.reports.html import _flat, _mathy, render_report
 from interp.reports.noise_findings import depth_profile_finding, momentum_finding, profile_finding
 from interp.reports.open_questions import open_questions
 from interp.reports.remainder_figures import remainder_figure
@@ -162,3 +163,34 @@ def test_a_second_panel_is_described_only_where_there_is_one() -> None:
     for analysis in (BASE, synthetic_analyses.full()):
         figure = remainder_figure(analysis)
         assert figure is not None and ("Second:" in figure.description) == (len(figure.panels) == 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rises by up to 1e25)", "rises by up to 10<sup>25</sup>)"),
+        ("R² = 5.6e-5 of it", "R² = 5.6·10<sup>−5</sup> of it"),
+        ("(4 ± 4)e-4;", "(4 ± 4)·10<sup>−4</sup>;"),
+        ("|w − w_k|² / p_k", "|w − w<sub>k</sub>|² / p<sub>k</sub>"),
+        ("sha 204c9e28, v1e5, 1e5x, file-1e5.npz", "sha 204c9e28, v1e5, 1e5x, file-1e5.npz"),
+        ("<b> < 1e5", "&lt;b&gt; &lt; 10<sup>5</sup>"),
+    ],
+)
+def test_prose_has_powers_of_ten(text: str, said: str) -> None:
+    assert str(_mathy(text)) == said
+
+
+def test_provenance_is_for_people_and_its_command_breaks_between_arguments() -> None:
+    made = dict(_flat({"task": {"std": 0.31622776601683794, "list": (0.1, 2)}, "verdict_only": False, "none": None}))
+    assert made == {"task: std": "0.3162278", "task: list": "0.1, 2", "verdict only": "no", "none": "—"}
+    analysis = dataclasses.replace(BASE, provenance={"command": "interp-probe a.pt --report <x>.html"})
+    text = render_report(analysis).text
+    assert '<span class="argument">--report</span> <span class="argument">&lt;x&gt;.html</span>' in text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [((0.9979, 1.0005), "0.9993 [0.9979, 1.0005]"), ((0.93, 1.1), "1.00 [0.93, 1.10]"), ((None, None), "1.00")],
+)
+def test_an_interval_has_the_digits_that_show_it(bounds: tuple[float | None, float | None], said: str) -> None:
+    assert share_text(0.9993, bounds) == said

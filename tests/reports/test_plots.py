@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interp.reports.adaptation_figures import step_figure
-from interp.reports.baseline_looks import baseline_series, coinciding
+from interp.reports.baseline_looks import baseline_series, coinciding, names_explained
 from interp.reports.evidence_figures import absorption_figure, swap_figure
 from interp.reports.loss_figures import profile_figure
 from interp.reports.plots import Point, count_axis, log_axis, tick_text, wrapped
@@ -121,3 +121,9 @@ def test_the_place_of_training_is_named_above_the_plot() -> None:
     (word,) = figure.panels[0].layout["annotations"]
     assert (word["y"], word["yanchor"]) == (1, "bottom") and figure.panels[0].layout["margin"]["t"] > 20
     assert math.isfinite(figure.panels[0].layout["yaxis"]["range"][0])
+
+
+def test_kinds_of_ridge_are_explained_where_they_are_drawn() -> None:
+    assert names_explained(["null", "ols"]) == ""
+    text = names_explained(BASELINES)
+    assert text.startswith(" Ridge, one penalty: ") and "tuned adaptive ridge: that noise variance times" in text
