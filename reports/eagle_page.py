@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interp.reports.findings import listed
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
 from interp.reports.page import Page
@@ -21,14 +24,51 @@ from interp.reports.plots import (
     layout,
     log_axis,
 )
+from interp.reports.reproduction_tables import measured_table, skipped_rows
+from interp.reports.sequence_findings import Part
 
 __all__ = ["eagle_figures", "eagle_page"]
 
 Rows = Sequence[Mapping[str, Any]]
+FLAT = 0.05  # decades: an error that falls by less in an iteration stalls
+LAST, FASTER = 4, 1.25  # of the last iterations one must multiply the logarithm by so much; first order: 1 + 1 / k
+FLAT = 0.05  # decades: an error that falls by less in an iteration stalls
+LAST, FASTER = 4, 1.25  # of the last iterations one must multiply the logarithm by so much; first order: 1 + 1 / k
 
 
-def eagle_page(tables: Mapping[str, Mapping[str, Any]]) -> Page:
-    return render_figures("EAGLE: the solver and the trained networks", eagle_figures(tables))
+SOURCE = "Lutz et al., arXiv 2509.19702 (NeurIPS 2025)"
+_TITLES = {
+    "layers": "Trained networks",
+    "iterations": "Iterations",
+    "tail": "By iteration",
+    "distributed": "Distributed",
+    "sketched": "Sketched",
+    "timing": "CPU time",
+}
+_DRAWN = ("tail",)  # parts whose figure has all their numbers
+
+
+def eagle_page(tables: Mapping[str, Mapping[str, Any]], command: str | None = None) -> Page:
+    parts = tuple(
+        Part(
+            name=f"part-{name}",
+            title=_TITLES.get(name, name),
+            finding=str(table.get("title", "")),
+            table=measured_table(table["rows"]),
+            notes=skipped_rows(table["rows"]),
+        )
+        for name, table in tables.items()
+        if name not in _DRAWN
+    )
+    recorded = next((table["provenance"] for table in tables.values() if "provenance" in table), {})
+    return render_figures(
+        "EAGLE: the solver and the trained networks",
+        eagle_figures(tables),
+        source=SOURCE,
+        parts=parts,
+        command=command,
+        recorded={"measured with": recorded},
+    )
 
 
 def eagle_figures(tables: Mapping[str, Mapping[str, Any]]) -> tuple[Figure, ...]:
@@ -65,7 +105,8 @@ def _tail(rows: Rows) -> Figure:
     errors = log_axis("relative squared error", drawn, dense=False)
     return Figure(
         name="tail",
-        finding="EAGLE's error falls ever faster: at the end its logarithm doubles with every iteration",
+        short="Error by iteration",
+        finding=_tail_finding(rows),
         description="Relative squared error of D after every iteration on a logarithmic axis (n = d = 100, singular "
         "values evenly spaced in the logarithm), down to rounding. A method of first order is a straight line at best; "
         "one of second order bends down. EAGLE with η = 1/3, γ = 1 and the exact norms.",
@@ -81,6 +122,27 @@ def _tail(rows: Rows) -> Figure:
             rows=tuple((str(row["iteration"]), *(number(row[name], 2) for name in names)) for row in rows),
         ),
     )  # fmt: skip
+
+
+def _tail_finding(rows: Rows) -> str:
+    """How fast the errors of EAGLE fall near the end, and where they stall before."""
+    growth, stalled = [], []
+    for name in (name for name in rows[0] if name.startswith("EAGLE ")):
+        values = [(row["iteration"], row[name]) for row in rows if row[name] is not None and row[name] > 0]
+        logs = [math.log10(value) for _, value in values]
+        growth.append(max((b / a for a, b in list(itertools.pairwise(logs))[-LAST:] if a < -1), default=0.0))
+        flat = [values[k][0] for k in range(1, len(logs)) if logs[k - 1] < -0.3 and logs[k] > logs[k - 1] - FLAT]
+        if flat:
+            kappa = number(float(name.rpartition(" ")[2]), 1)
+            span = str(flat[0]) if len(flat) == 1 else f"{flat[0]} to {flat[-1]}"
+            stalled.append(f"κ = {kappa} at iteration{'s' * (len(flat) > 1)} {span}")
+    before = f"; before, it hardly falls for {listed(stalled)}" if stalled else ""
+    if not growth or min(growth) < FASTER:
+        return f"EAGLE's error does not fall ever faster for every κ{before}"
+    return (
+        f"EAGLE's error falls ever faster near the end: its logarithm grows {number(min(growth), 2)} times or more in "
+        f"one of the last iterations{before}"
+    )
 
 
 def _depth(rows: Rows) -> Figure:
@@ -108,7 +170,8 @@ def _depth(rows: Rows) -> Figure:
     header = ("model", "layers run", "error of D", "network - algorithm", "layer by layer", "the paper's")
     return Figure(
         name="depth",
-        finding=f"The error of the trained networks is that of predicting 0, divided by {' and '.join(ends)}"
+        short="Error by depth",
+        finding=f"The error of the trained networks is that of predicting 0, divided by {listed(ends, most=8)}"
         if ends
         else "The error of the trained networks, layer by layer",
         description="Mean squared entry of the error of D, read out after every layer, on fresh prompts; bars are 95 % "

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
+from interp import __version__
 from interp.reports import closed_form_findings, findings
 from interp.reports.absent import absent_parts, absent_sections, other_notes, why_absent
 from interp.reports.causal_figures import causal_figures
@@ -30,7 +32,7 @@ from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
 from interp.reports.remainder_findings import drawable, matrix_sentences, remainder_sentences
-from interp.reports.sequence_findings import sequence_parts
+from interp.reports.sequence_findings import Part, sequence_parts
 from interp.reports.task_in_words import task_in_words
 from interp.results import Analysis, ProbeReport
 
@@ -68,14 +70,32 @@ def render_report(result: Analysis | ProbeReport) -> Page:
     return Page(text=text, title=f"Report on {plain(result.checkpoint.name)}")
 
 
-def render_figures(title: str, shown: Sequence[Figure]) -> Page:
-    """A page of figures alone."""
+def render_figures(
+    title: str,
+    shown: Sequence[Figure],
+    *,
+    source: str,
+    found: Sequence[str] = (),
+    parts: Sequence[Part] = (),
+    command: str | None = None,
+    recorded: Mapping[str, Any] = MappingProxyType({}),
+) -> Page:
+    """A reproduced paper: what was found, figures, tables, and where it all comes from. ``recorded`` is the provenance
+    of the numbers."""
     from plotly.offline import get_plotlyjs
 
     scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS["figures.html"])]
     text = _environment().get_template("figures.html").render(
         checkpoint={"name": title},
         shown=shown,
+        found=found,
+        parts=parts,
+        facts=[
+            ("source", source),
+            ("tool", f"interp-probe {__version__}"),
+            *([("command", command)] if command else []),
+            *_flat(recorded),
+        ],
         figures={},
         missing={},
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interp.reports.findings import listed
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
 from interp.reports.page import Page
 from interp.reports.plots import Figure, Panel, Point, Table, curve, layout, log_axis, marks, ordered_series
+from interp.reports.reproduction_tables import seeds_table
+from interp.reports.sequence_findings import Part
 
 __all__ = ["law_figures", "law_page"]
 
 
-def law_page(results: Mapping[str, Any]) -> Page:
-    return render_figures("Closed-form simple regression: the construction", law_figures(results))
+SOURCE = "Hagiwara, arXiv 2607.15819"
+_KEYS = {"context": "keys: the examples", "all": "keys: the examples and the query"}
+
+
+def law_page(results: Mapping[str, Any], summary: Sequence[Mapping[str, str]] = (), command: str | None = None) -> Page:
+    """``summary``: the claims of the paper beside what is measured."""
+    claims = Table(
+        header=("what", "the paper's", "ours"), rows=tuple((row["what"], row["paper"], row["ours"]) for row in summary)
+    )
+    parts = [Part(name="claims", title="Claims", finding="", table=claims)] if summary else []
+    seeds = results.get("seeds", {})
+    if seeds:
+        parts.append(Part(name="seeds", title="Seeds", finding=_seeds_finding(seeds), table=seeds_table(seeds)))
+    return render_figures(
+        "Closed-form simple regression: the construction and trained networks",
+        law_figures(results),
+        source=SOURCE,
+        found=[_seeds_finding(seeds)] if seeds else [],
+        parts=parts,
+        command=command,
+        recorded={f"seeds, keys {k}": {"versions": v["provenance"].get("versions")} for k, v in seeds.items()},
+    )
+
+
+def _seeds_finding(seeds: Mapping[str, Any]) -> str:
+    """How many of the seeds that began at random find the closed form."""
+    told = []
+    for keys, entry in seeds.items():
+        own = [row["verdict"] for row in entry["rows"] if row["start"] == "random"]
+        told.append(f"{own.count('closed-form')} of {len(own)} seeds with {_KEYS.get(keys, keys)}")
+    return f"From random weights training finds the closed form in {listed(told)}"
 
 
 def law_figures(results: Mapping[str, Any]) -> tuple[Figure, ...]:
@@ -56,7 +88,8 @@ def _figure(law: Mapping[str, Any], points: list[Mapping[str, Any]]) -> Figure:
     )
     return Figure(
         name=f"law-{keys}",
-        finding=f"Keys {keys}: error² = (a/K)² + (b/r²)² + (c/G)² + (d r/(K G))² with {values}",
+        short=f"Law, {_KEYS.get(keys, keys)}",
+        finding=f"With {_KEYS.get(keys, keys)}, error² = (a/K)² + (b/r²)² + (c/G)² + (d r/(K G))² with {values}",
         description="K is the scale of a token beside its x and y (large: the first LayerNorm is linear), r what V is "
         "multiplied by in the second (large: V dominates what it divides by), G how far the update outweighs the old "
         "token. "

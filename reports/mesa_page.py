@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interp.reports.findings import listed
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
 from interp.reports.page import Page
@@ -21,6 +22,8 @@ from interp.reports.plots import (
     log_axis,
     ordered_series,
 )
+from interp.reports.reproduction_tables import claims_table, judged_table, mesa_sentences
+from interp.reports.sequence_findings import Part
 
 __all__ = ["mesa_figures", "mesa_page"]
 
@@ -36,12 +39,30 @@ ALONG = {
     "compressed": "its block means",
     "published": "halfway to the last block means, as published",
 }
-KINDS = {"published": "block means, the dearest kept", "refit": "fitted again"}
+KINDS = {"published": "block means, those that cost most kept", "refit": "fitted again"}
 LEAST = -0.05  # of R^2 that is drawn
 
 
-def mesa_page(results: Mapping[str, Mapping[str, Any]]) -> Page:
-    return render_figures("Mesa-optimisation: the paper's curves", mesa_figures(results))
+SOURCE = "von Oswald et al., arXiv 2309.05858"
+
+
+def mesa_page(results: Mapping[str, Mapping[str, Any]], command: str | None = None) -> Page:
+    rows = [row for part in results.values() for row in part["rows"]]
+    judged = [row for row in rows if row["within_bar"] is not None and not row.get("claim")]
+    claims = [row for row in rows if row.get("claim")]
+    parts = [Part(name="bars", title="The paper's figures", finding="", table=judged_table(judged))] if judged else []
+    if claims:
+        parts.append(Part(name="claims", title="Claims about probes", finding="", table=claims_table(claims)))
+    recorded = next((part["provenance"] for part in results.values() if "provenance" in part), {})
+    return render_figures(
+        "Mesa-optimisation: losses, probes and compressed networks",
+        mesa_figures(results),
+        source=SOURCE,
+        found=list(mesa_sentences(rows)),
+        parts=parts,
+        command=command,
+        recorded={"measured with": recorded},
+    )
 
 
 def mesa_figures(results: Mapping[str, Mapping[str, Any]]) -> tuple[Figure, ...]:
@@ -70,11 +91,15 @@ def _training(rows: Rows) -> Figure:
         ]
         drawn += [point.y for point in points]
         data.append(curve(series, points, log=True, size=6))
-    losses = log_axis("half the squared error of the next state", drawn, dense=True)
+    losses = log_axis("half the squared error of the next state, log", drawn, dense=True)
+    if drawn and max(drawn) < 10 * min(drawn):  # within a decade 1, 2, 5 leave too few labels
+        marks = [k * 10.0**p for p in range(-6, 7) for k in (1, 1.5, 2, 3, 5, 7)]
+        losses |= {"tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]}
     ratios = [row for row in rows if row["within_bar"] is not None]
     ends = ", ".join(f"{row['cell'].rpartition(', ')[2]} {number(row['ours'], 3)}" for row in ratios)
     return Figure(
         name="training",
+        short="Along training",
         finding=f"At the end of the training, multiples of the network's loss: {ends}",
         description="Six layers with keys of size 40, trained as published, on the same fresh sequences at every step; "
         "block means are 32 numbers per head, nothing fitted. Bars are 95 % intervals.",
@@ -116,6 +141,7 @@ def _probes(name: str, rows: Rows) -> Figure:
     reached = ", ".join(f"{number(last[place], 2)} at t = {place}" for place in places if place in last)
     return Figure(
         name=f"probes-{name}",
+        short=f"Probes of {name}",
         finding=f"{name}: R² of the next state after all layers is {reached}",
         description="R² of a linear probe of one token, on sequences it was not fitted to, by layers run (0: the "
         "inputs) and position t. Bars are 95 % intervals. The table has beside it the same probe on untrained networks "
@@ -143,6 +169,22 @@ def _point(row: Mapping[str, Any], where: str) -> Point:
     return Point(row["layer"], row["r2"], stderr, f"{where}, {row['layer']} layers run: {row['r2']:.3f}")
 
 
+def _compression_finding(rows: Rows) -> str:
+    """What the smallest and the whole block means cost, over the networks."""
+    told = []
+    for kind, words in KINDS.items():
+        sizes = sorted({row["per_head"] for row in rows if row["kind"] == kind and row["ours"] is not None})
+        for size in dict.fromkeys((sizes[-1], sizes[0])) if sizes else ():
+            own = [r["ours"] for r in rows if (r["kind"], r["per_head"]) == (kind, size) and r["ours"] is not None]
+            span = number(own[0], 3) if len(own) == 1 else f"{number(min(own), 3)} to {number(max(own), 3)}"
+            told.append(f"{span} with {size} per head ({words})")
+    return (
+        f"Times the network's loss with fewer numbers in its place: {listed(told, most=4)}"
+        if told
+        else ("No network of fewer numbers was measured")
+    )
+
+
 def _compression(rows: Rows) -> Figure:
     names = list(dict.fromkeys(row["network"] for row in rows))
     sizes = sorted({row["per_head"] for row in rows})
@@ -166,7 +208,8 @@ def _compression(rows: Rows) -> Figure:
         )
     return Figure(
         name="compression",
-        finding="Networks of fewer numbers in the network's place",
+        short="Fewer numbers",
+        finding=_compression_finding(rows),
         description="The loss as a multiple of the network's own on the same fresh sequences, on logarithmic axes: its "
         "heads' block means, of which those that cost most are kept, and the same numbers fitted again to what the "
         "network predicts. Bars are 95 % intervals.",

@@ -94,6 +94,7 @@ class Figure:
     legend: tuple[Series, ...]
     table: Table
     compact: bool = False  # many small panels side by side
+    short: str = ""  # what the contents of a page call it
     scale: tuple[str, str] | None = None  # what the two ends of a map's colours stand for
 
 

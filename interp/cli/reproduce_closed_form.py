@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import expect_writable, progress_line, run_command, use_one_thread
 from interp.models.errors import UsageError, did_you_mean
 
 __all__ = ["reproduce_closed_form"]
@@ -30,7 +30,7 @@ def reproduce_closed_form(cells: str | None, out: str, report: str | None, as_js
     if report is not None:
         from interp.reports.law_page import law_page
 
-        law_page(results).write(report)
+        law_page(results, summary_rows(results), run_command()).write(report)
     if as_json:
         click.echo(json.dumps({"paper": "closed-form", "table": summary_rows(results), **results}, allow_nan=False))
         return

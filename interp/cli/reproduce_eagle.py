@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from interp.cli.running import expect_writable, progress_line
+from interp.cli.running import expect_writable, progress_line, run_command
 from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError, did_you_mean
 from interp.reports.numbers import estimate, number
@@ -41,7 +41,7 @@ def reproduce_eagle(names: str | None, out: Path, report: str | None, as_json: b
     if report is not None:
         from interp.reports.eagle_page import eagle_page
 
-        eagle_page(tables).write(report)
+        eagle_page(tables, run_command()).write(report)
     if as_json:
         click.echo(json.dumps({"paper": "eagle", "tables": tables}, allow_nan=False))
         return

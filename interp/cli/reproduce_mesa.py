@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, use_one_thread
+from interp.cli.running import expect_writable, progress_line, run_command, use_one_thread
 
 __all__ = ["reproduce_mesa"]
 
@@ -45,7 +45,7 @@ def reproduce_mesa(cells: str | None, out: Path, report: str | None, as_json: bo
             progress("writing the report")
             from interp.reports.mesa_page import mesa_page
 
-            mesa_page(found).write(report)
+            mesa_page(found, run_command()).write(report)
     table = [{"group": group, **row} for group, part in found.items() for row in part["rows"]]
     if as_json:
         click.echo(json.dumps({"paper": "mesa", "unit": UNIT, "cells": table}, allow_nan=False))
@@ -235,14 +235,7 @@ def _training(rows: Rows) -> None:
 
 
 def _summary(table: Rows) -> None:
-    figures = [row for row in table if row["within_bar"] is not None]
-    claims = [row for row in figures if row.get("claim")]
-    judged = [row for row in figures if not row.get("claim")]
-    missing = sum("why" in row for row in table)
-    click.echo(
-        f"{sum(row['within_bar'] for row in judged)} of {len(judged)} figures are within the bar: losses at most 3 % "
-        f"above the paper's, compressed and interpolated networks at most 5 % above their own."
-        f"{f' {missing} more are missing.' if missing else ''}"
-    )
-    if claims:
-        click.echo(f"{sum(row['within_bar'] for row in claims)} of {len(claims)} claims about probes hold.")
+    from interp.reports.reproduction_tables import mesa_sentences
+
+    for sentence in mesa_sentences(table):
+        click.echo(sentence)

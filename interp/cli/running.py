@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,15 @@ import click
 
 from interp.models.errors import UsageError
 
-__all__ = ["SEED", "expect_folder", "expect_readable", "expect_writable", "progress_line", "use_one_thread"]
+__all__ = [
+    "SEED",
+    "expect_folder",
+    "expect_readable",
+    "expect_writable",
+    "progress_line",
+    "run_command",
+    "use_one_thread",
+]
 
 SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
 
@@ -27,6 +36,11 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda step: status.update(step)
+
+
+def run_command() -> str:
+    """The command as it was given."""
+    return shlex.join(["interp-probe", *sys.argv[1:]])
 
 
 def expect_readable(*checkpoints: str) -> None:

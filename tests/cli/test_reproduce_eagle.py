@@ -19,7 +19,7 @@ def test_parts_measured_anew_and_their_page(call: Run, tmp_path: Path) -> None:
     shown = json.loads(ended.out)
     assert ended.code == 0 and shown["tables"] == json.loads(out.read_text(encoding="utf-8"))
     assert list(shown["tables"]) == ["tail", "sketched"]
-    assert "at the end its logarithm doubles" in page.read_text(encoding="utf-8")
+    assert "falls ever faster near the end" in page.read_text(encoding="utf-8")
 
     rows = shown["tables"]["tail"]["rows"]
     for name in ("EAGLE 1e1", "EAGLE 1e3", "EAGLE 1e5"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from test_html_report import Page
+
 from interp.reports.eagle_page import eagle_figures, eagle_page
 
 TAIL = [
@@ -45,3 +47,38 @@ def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert eagle_figures(skipped) == ()
     eagle_page(tables()).write(tmp_path / "page.html")
     assert "<h2" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def falling(*errors: float | None) -> str:
+    return eagle_figures({"tail": {"rows": [{"iteration": k, "EAGLE 1e5": e} for k, e in enumerate(errors)]}})[
+        0
+    ].finding
+
+
+def test_the_title_follows_from_the_curve() -> None:
+    assert falling(1.0, 0.1, 1e-3, 1e-6, 1e-12, 1e-15, None) == (
+        "EAGLE's error falls ever faster near the end: its logarithm grows 2.0 times or more in one of the last "
+        "iterations"
+    )
+    stalled = falling(1.0, 0.1, 1e-2, 2e-2, 1.9e-2, 1e-4, 1e-8)
+    assert stalled.endswith("before, it hardly falls for κ = 100000 at iterations 3 to 4")
+    linear = falling(*(10.0**-k for k in range(12)))
+    assert linear == "EAGLE's error does not fall ever faster for every κ"
+
+
+def test_the_page_has_the_tables_their_source_and_what_was_skipped() -> None:
+    timing = {
+        "title": "CPU seconds.",
+        "rows": [
+            {"matrix": "a", "ours": 1.5, "± ours": 0.1},
+            {"matrix": "b", "skipped": "skipped, because it is long"},
+        ],
+        "provenance": {"torch": "2.13"},
+    }
+    page = Page(eagle_page({**tables(), "timing": timing}, "interp-probe reproduce eagle").text)
+    for words in ("arXiv 2509.19702", "1.50 ± 0.10", "b: skipped, because it is long", "interp-probe reproduce eagle"):
+        assert words in page.words
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
+    ids = {"#" + (attributes["id"] or "") for _, attributes in page.tags if attributes.get("id")}
+    assert set(links) <= ids and "#part-timing" in links
+    assert "Error by iteration" in page.words

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_html_report import Page
 
 from interp.mesa_paper.rows import row
 from interp.reports.mesa_page import mesa_figures, mesa_page
@@ -53,3 +54,19 @@ def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     assert mesa_figures({"losses": {"rows": []}}) == ()
     mesa_page(results()).write(tmp_path / "page.html")
     assert "<h2" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_came_of_it() -> None:
+    found = results()
+    found["probes"]["rows"].append(
+        row("net: flat", None, 0.26, None, None, network="net", claim=True) | {"within_bar": False}
+    )
+    page = Page(mesa_page(found, "interp-probe reproduce mesa").text)
+    assert "2 of 2 figures are within the bar" in page.words
+    assert "0 of 1 claims about probes hold. Not: net: flat, 0.260." in page.words
+    assert "arXiv 2309.05858" in page.words and "interp-probe reproduce mesa" in page.words
+    (compression,) = (f for f in mesa_figures(found) if f.name == "compression")
+    assert compression.finding == (
+        "Times the network's loss with fewer numbers in its place: 1.00 with 32 per head (block means, those that cost "
+        "most kept) and 7.50 with 4 per head (block means, those that cost most kept)"
+    )
