@@ -121,18 +121,22 @@ def _sketch(chosen: Candidate | None) -> tuple[SketchLayer, ...]:
     if chosen is None or not isinstance(chosen.parametrisation, SketchedFamily):
         return ()
     sketch = chosen.parametrisation.sketch
-    first = sketch.projectors[0]
     return tuple(
         SketchLayer(
             layer=layer,
             rank=rank,
             spectrum=spectrum,
-            same=float((projector * first).sum()) / min(rank, sketch.ranks[0]),
+            same=_overlap(sketch.reads[layer], sketch.reads[0]),
+            written_rank=round(float(sketch.writes[layer].trace())),
+            read_by=tuple(_overlap(sketch.writes[layer], read) for read in sketch.reads),
         )
-        for layer, (projector, rank, spectrum) in enumerate(
-            zip(sketch.projectors, sketch.ranks, sketch.spectra, strict=True)
-        )
+        for layer, (rank, spectrum) in enumerate(zip(sketch.ranks, sketch.spectra, strict=True))
     )
+
+
+def _overlap(one: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> float:
+    """The mean squared cosine of the angles between two subspaces, given by their projectors."""
+    return float((one * other).sum() / torch.minimum(one.trace(), other.trace()))
 
 
 def _machines(

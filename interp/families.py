@@ -70,7 +70,7 @@ FAMILIES: tuple[Family, ...] = (
 STRUCTURED: tuple[Family, ...] = (
     Family(
         name="gd++ (sketched)",
-        formula="x ← x + ω_xx Π Σ Π x;  y ← y + ω_yx ⟨α, Π x⟩",
+        formula="x ← x + ω_xx Π′ Σ Π x;  y ← y + ω_yx ⟨α, Π x⟩",
         contains=("gd", "gd++"),
         worth=0.005,
         algorithm="gd++",
@@ -156,7 +156,8 @@ class BasisFamily:
 
 @dataclass(frozen=True, eq=False)
 class SketchedFamily(BasisFamily):
-    """gd++ in a subspace of x that changes from layer to layer; ``maps`` are those of the first layer."""
+    """gd++ that reads one subspace of x and writes another, which change from layer to layer; ``maps`` are those of the
+    first layer."""
 
     by_layer: tuple[tuple[BasisMap, ...], ...]
     sketch: Sketch

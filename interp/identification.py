@@ -276,7 +276,7 @@ def _improves(larger: Candidate, smaller: Candidate) -> bool:
     """Whether ``larger`` explains materially more: exactly what the smaller does not; by more than its worth; or
     (families of a few numbers) surely with ten times less left over: a few prompts that outweigh the others must not
     decide between two good accounts. If it does not contain the smaller, by more than its worth and with ten times
-    less."""
+    less. What a layer sees of x is read off its weights, not fitted, so it is enough that it surely explains more."""
     left, leaves = smaller.score.unexplained, larger.score.unexplained
     if not larger.score.recognized or larger.parameters < smaller.parameters:
         return False
@@ -284,8 +284,11 @@ def _improves(larger: Candidate, smaller: Candidate) -> bool:
         return True
     most, least = larger.score.interval[0], smaller.score.interval[1]
     tenfold = most is not None and least is not None and (1.0 - most) * TENFOLD < 1.0 - least
+    surely = most is not None and least is not None and most > least
     worthy = left - leaves > larger.family.worth
     if smaller.family.name not in larger.family.contains:
         return tenfold and worthy
+    if larger.family in STRUCTURED and surely and left > NEGLIGIBLE:
+        return True
     few = larger.family.name != "preconditioned-gd"
     return (few and left > NEGLIGIBLE and tenfold) or worthy

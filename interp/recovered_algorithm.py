@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from interp.estimates import Estimate
 from interp.families import BasisFamily, PreconditionedGD, SketchedFamily
@@ -51,7 +53,8 @@ def describe_recovered(
         outputs=task.outputs,
         algorithm="eagle" if eagle is not None else chosen.family.algorithm,
         machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisFamily) else (),
-        sketches=_sketches(chosen),
+        sketches=_read(chosen),
+        written=_written(chosen),
         eta=None if eagle is None else eagle.eta,
         eta_ci=(None, None) if eagle is None else eagle.eta_ci,
         gamma=None if eagle is None else eagle.gamma,
@@ -59,15 +62,28 @@ def describe_recovered(
     )
 
 
-def _sketches(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+def _read(chosen: Candidate) -> tuple[list[Any] | None, ...]:
     """An orthonormal basis of what every layer sees of x."""
     if not isinstance(chosen.parametrisation, SketchedFamily):
         return ()
     sketch = chosen.parametrisation.sketch
     return tuple(
-        torch.linalg.eigh(projector).eigenvectors[:, -rank:].tolist() if rank < len(projector) else None
-        for projector, rank in zip(sketch.projectors, sketch.ranks, strict=True)
+        _basis(read) if rank < len(read) else None for read, rank in zip(sketch.reads, sketch.ranks, strict=True)
     )
+
+
+def _written(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+    """The same of what it writes of x, where that is another subspace."""
+    if not isinstance(chosen.parametrisation, SketchedFamily):
+        return ()
+    sketch = chosen.parametrisation.sketch
+    return tuple(
+        None if written is read else _basis(written) for read, written in zip(sketch.reads, sketch.writes, strict=True)
+    )
+
+
+def _basis(projector: Float[Tensor, "n n"]) -> list[Any]:
+    return torch.linalg.eigh(projector).eigenvectors[:, -round(float(projector.trace())) :].tolist()
 
 
 def _equation(formula: str, residual: bool) -> str:

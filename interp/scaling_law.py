@@ -97,7 +97,7 @@ def _view(candidate: Candidate | None) -> Callable[[int, Tensor], Tensor]:
 
     def view(layer: int, block: Tensor) -> Tensor:
         if isinstance(family, SketchedFamily):
-            projector = family.sketch.projectors[layer]
+            projector = family.sketch.reads[layer]
             block = projector @ block @ projector
         for mask in masks:
             block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them

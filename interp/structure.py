@@ -1,13 +1,20 @@
 """Structure in the inputs that gd++ can have when not every layer sees all of x: sketches and machines.
 
-    sketch      x <- x + omega_xx Pi Sigma Pi x;  y <- y + omega_yx alpha^T Pi x      Pi_l = S_l S_l^T of rank r
+    sketch      x <- x + omega_xx Pi' Sigma Pi x;  y <- y + omega_yx alpha^T Pi x
     machines    x_mu <- x_mu + omega_xx Sigma_mu,mu x_mu;  y <- y + omega_yx alpha^T x
 
 They are the regimes of limited computation and of distributed data of EAGLE (Lutz et al., arXiv 2509.19702, section 4).
+A layer of a sketched network reads x through a projector Pi and writes x through a projector Pi'. In EAGLE both are
+S S^T, so the columns A S that are read are those that are conditioned. Trained networks need not keep to that: Pi' may
+be what later layers read, conditioned before they do.
+
 Both are read off the gauge-free weight tensor K (``interp.gauge``), so head order, scale and splitting do not matter:
 
-- Pi_l: M[c, e] = mean_k of the weight of G[y_k, c] in T[y_k, e] is omega_yx Pi. Its rank is where the singular values
+- Pi: M[c, e] = mean_k of the weight of G[y_k, c] in T[y_k, e] is omega_yx Pi. Its rank is where the singular values
   fall most, Pi projects on the leading subspace of M M^T + M^T M. S itself is not determined, only its range;
+- Pi': N[a, b] = sum_ce K[a, b, c, e] Pi[e, c], over x alone, is omega_xx Pi' (r I + Pi) / 2, as K is symmetric in
+  (b, c). Pi' is the projector with a multiple nearest to what that says of omega_xx Pi'. A layer that writes no x has
+  Pi' = Pi;
 - machines: W[a, e], the weight of G[a, e] in T[a, e], is omega_xx within a machine and 0 between two. The machines are
   the connected components of what exceeds half of the largest weight.
 """
@@ -40,23 +47,26 @@ __all__ = [
 ]
 
 GAP = 3.0  # least ratio of successive singular values that makes a rank
+SAME = 1e-5  # distance of two projectors, in the Frobenius norm, that is rounding
 LINK = 0.5  # of the largest weight between two inputs, from which they are on one machine
 SEPARATE = 0.2  # most of the mean weight within machines that the mean weight between them may have
 
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """``projectors[l]`` is Pi_l, the identity where a layer sees all of x; ``spectra[l]`` the singular values of M_l,
-    relative to the largest."""
+    """``reads[l]`` is Pi_l, the identity where a layer sees all of x, of rank ``ranks[l]``; ``spectra[l]`` the singular
+    values of M_l, relative to the largest. ``writes[l]`` is Pi'_l."""
 
-    projectors: tuple[Float[Tensor, "n n"], ...]
+    reads: tuple[Float[Tensor, "n n"], ...]
     ranks: tuple[int, ...]
     spectra: tuple[tuple[float, ...], ...]
+    writes: tuple[Float[Tensor, "n n"], ...]
 
     @property
     def numbers(self) -> int:
         """How many numbers say what the subspaces are: r (n - r) each."""
-        return sum(r * (p.shape[0] - r) for p, r in zip(self.projectors, self.ranks, strict=True))
+        apart = [w for r, w in zip(self.reads, self.writes, strict=True) if w is not r]
+        return sum(round(float(p.trace()) * (len(p) - float(p.trace()))) for p in (*self.reads, *apart))
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ def label_weights(layers: HeadLayers, layer: int, spec: ModelSpec) -> Float[Tens
 
 def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
     """The sketch, or why there is none."""
-    projectors, ranks, spectra = [], [], []
+    reads, ranks, spectra, writes = [], [], [], []
     for layer in range(layers.layers):
         M = label_weights(layers, layer, spec)
         s = torch.linalg.svdvals(M)
@@ -97,12 +107,44 @@ def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
         n = len(s)
         rank = int(ratios.argmax()) + 1 if n > 1 and float(ratios.max()) >= GAP else n
         vectors = torch.linalg.eigh(M @ M.mT + M.mT @ M).eigenvectors[:, n - rank :]
-        projectors.append(vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype))
+        read = vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype)
+        written = nearest_projector(written_weights(layers, layer, spec, read))
+        same = written is None or float((written - read).norm()) < SAME
+        reads.append(read)
+        writes.append(read if same or written is None else written)
         ranks.append(rank)
         spectra.append(tuple(relative.tolist()))
-    if all(rank == projectors[0].shape[0] for rank in ranks):
+    if all(rank == reads[0].shape[0] for rank in ranks):
         return "every layer reads all of x"
-    return Sketch(tuple(projectors), tuple(ranks), tuple(spectra))
+    return Sketch(tuple(reads), tuple(ranks), tuple(spectra), tuple(writes))
+
+
+def written_weights(
+    layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]
+) -> Float[Tensor, "n n"]:
+    """omega_xx Pi', from the weights of a layer that reads x through the projector ``read``."""
+    weighed = read.trace() * torch.eye(len(read), dtype=read.dtype) + read
+    return torch.linalg.solve(weighed, 2.0 * _weights_at(layers, layer, spec, read), left=False)
+
+
+def _weights_at(layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """N[a, b] = sum_ce K[a, b, c, e] read[e, c] over x, with K symmetrised over (b, c)."""
+    inputs, _ = label_indices(spec)
+    P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
+    return 0.5 * (torch.einsum("hab,hec,ec->ab", P, Q, read) + (P @ read @ Q).sum(0))
+
+
+def nearest_projector(W: Float[Tensor, "n n"]) -> Float[Tensor, "n n"] | None:
+    """The orthogonal projector that has a multiple nearest to W, in the Frobenius norm; None for W = 0."""
+    values, vectors = torch.linalg.eigh(0.5 * (W + W.mT))
+    total = float(values.sum())
+    if total == 0:
+        return None
+    aligned, order = (values if total > 0 else -values).sort(descending=True)
+    # With k directions the best multiple is their mean eigenvalue, and leaves |W|^2 less (sum of eigenvalues)^2 / k.
+    gained = aligned.cumsum(0).clamp_min(0.0).square() / torch.arange(1, len(aligned) + 1)
+    kept = vectors[:, order[: int(gained.argmax()) + 1]]
+    return kept @ kept.mT
 
 
 def _input_weights(layers: HeadLayers, layer: int, inputs: list[int]) -> Float[Tensor, "n n"]:
@@ -135,13 +177,14 @@ def find_machines(layers: HeadLayers, spec: ModelSpec) -> Machines | str:
 
 @dataclass(frozen=True, eq=False)
 class SketchMap(BlockMap):
-    """A block of the Gram matrix between projections: Pi Sigma Pi for xx, alpha^T Pi for yx."""
+    """A block of the Gram matrix between projections: Pi' Sigma Pi for xx, alpha^T Pi for yx."""
 
-    projector: Float[Tensor, "n n"]
+    read: Float[Tensor, "n n"]
+    written: Float[Tensor, "n n"]
 
     def _between(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
-        out = block @ self.projector
-        return self.projector @ out if self.row == self.column else out
+        out = block @ self.read
+        return self.written @ out if self.row == self.column else out
 
     def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
         block = (slice(None), self.row.indices, self.column.indices)
@@ -162,14 +205,11 @@ class SketchMap(BlockMap):
 
     def by_weights(self, layers: HeadLayers, layer: int, spec: ModelSpec) -> float:
         """The coefficient by orthogonal projection of K on this map."""
-        inputs, _ = label_indices(spec)
-        projector, r = self.projector, float(self.projector.trace())
         if self.row != self.column:
-            return float((label_weights(layers, layer, spec) * projector).sum()) / r
-        P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
-        straight = ((P * projector).sum((-1, -2)) * (Q * projector).sum((-1, -2))).sum()
-        crossed = torch.einsum("hab,hec,ac,eb->", P, Q, projector, projector)
-        return float(straight + crossed) / (r * r + r)
+            M = label_weights(layers, layer, spec)
+            return float((M * self.read).sum() / self.read.trace())
+        size = 0.5 * (self.read.trace() * self.written.trace() + (self.read * self.written).sum())
+        return float((_weights_at(layers, layer, spec, self.read) * self.written).sum() / size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +244,8 @@ def sketch_maps(spec: ModelSpec, sketch: Sketch) -> tuple[tuple[BlockMap, ...], 
     """xx and yx, for every layer."""
     xx, _, yx, _ = omega_maps(spec)
     return tuple(
-        tuple(SketchMap(m.name, m.row, m.column, projector) for m in (xx, yx)) for projector in sketch.projectors
+        tuple(SketchMap(m.name, m.row, m.column, read, written) for m in (xx, yx))
+        for read, written in zip(sketch.reads, sketch.writes, strict=True)
     )
 
 

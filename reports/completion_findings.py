@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from statistics import mean
+
 from interp.reports.numbers import DASH, estimate, interval, number, percent
 from interp.results import Completion, ScalingLaw
 
 __all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows", "step_sentence"]
+
+
+SAME = 1e-6  # of 1: a share of all, but for rounding
 
 
 def completion_finding(completion: Completion) -> str:
@@ -61,6 +67,30 @@ def agreement_rows(completion: Completion) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def _written_sentence(completion: Completion) -> Iterator[str]:
+    """How much of what layers write of x is read: by later ones, by themselves, by earlier ones."""
+    rows = [row for row in completion.sketch[:-1] if row.read_by]  # the last update of x is never read
+    if not rows:
+        return
+    if all(row.read_by[row.layer] > 1 - SAME for row in rows):
+        yield "They condition what they read, as in EAGLE (Π′ = Π)"
+        return
+    ranks = [row.rank for row in completion.sketch]
+    later, own, earlier, chance = [], [], [], []
+    for row in rows:
+        later += row.read_by[row.layer + 1 :]
+        own.append(row.read_by[row.layer])
+        earlier += row.read_by[: row.layer]
+        chance += [max(row.written_rank or 0, rank) / len(row.spectrum) for rank in ranks]
+    before = f", by earlier ones {percent(mean(earlier))}" if earlier else ""
+    ahead = ": they condition columns ahead of their use" if mean(later) > max(mean(own), mean(chance)) else ""
+    yield (
+        f"What they condition is another part of x (Π′, of ranks {', '.join(str(row.written_rank) for row in rows)}), "
+        f"where EAGLE has Π′ = Π. On average later layers read {percent(mean(later))} of it, the layer itself "
+        f"{percent(mean(own))}{before} ({percent(mean(chance))} for subspaces at random){ahead}"
+    )
+
+
 def completion_sentences(completion: Completion) -> list[str]:
     out = []
     law = completion.law
@@ -74,7 +104,8 @@ def completion_sentences(completion: Completion) -> list[str]:
         ranks = ", ".join(str(row.rank) for row in completion.sketch)
         same = [row.same for row in completion.sketch[1:] if row.same is not None]
         shared = f"; they share {percent(min(same))} or more of the first layer's subspace" if same else ""
-        out.append(f"The layers read x through projections of ranks {ranks}{shared}")
+        out.append(f"The layers read x through projections Π of ranks {ranks}{shared}")
+        out += _written_sentence(completion)
     if completion.machines is not None:
         held = " | ".join(",".join(map(str, block)) for block in completion.machines.inputs)
         sends = completion.machines.numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from interp.reports.certificate_text import Account, scale_text
 from interp.reports.emitted_coefficients import (
@@ -59,6 +60,12 @@ SKETCHED: Terms = {
     ),
     "yx": replace(WHOLE["yx"], plain="alpha^T Pi x", python="seen @ alpha", latex=r"\alpha^\top \Pi^\ell x_i"),
 }
+APART: Terms = {  # where a layer writes another part of x than it reads
+    **SKETCHED,
+    "xx": replace(
+        WHOLE["xx"], plain="Pi' Sigma Pi x", python="seen @ Sigma @ Pi_written", latex=r"\Pi'^\ell \Sigma \Pi^\ell x_i"
+    ),
+}
 SUMS = {"Sigma": "s * keys_x.T @ keys_x", "alpha": "s * keys_x.T @ keys_y", "lam": "s * keys_y.T @ keys_y"}
 TOKENS = {  # the complete rows, and the others, whose y starts at 0
     "numpy": (
@@ -84,7 +91,14 @@ def _of(certificate: Certificate) -> RecoveredCompletion:
 
 
 def _terms(recovered: RecoveredCompletion) -> Terms:
-    return MACHINES if recovered.machines else SKETCHED if recovered.sketches else WHOLE
+    if recovered.sketches:
+        return APART if _apart(recovered) else SKETCHED
+    return MACHINES if recovered.machines else WHOLE
+
+
+def _apart(recovered: RecoveredCompletion) -> bool:
+    """Whether a layer writes another part of x than it reads."""
+    return any(written is not None for written in recovered.written)
 
 
 def python_part(certificate: Certificate, library: Library) -> PythonPart:
@@ -121,6 +135,8 @@ def _structure(recovered: RecoveredCompletion) -> Iterator[str]:
         yield "M is 1 for two columns of A on one machine, and 0 otherwise: a machine updates its own columns."
     if recovered.sketches:
         yield "Pi = S S^T is what a layer sees of x, S with orthonormal columns; the identity where it sees all."
+    if _apart(recovered):
+        yield "Pi' = S' S'^T is what it writes of x; Pi where no S' is given."
 
 
 def _law(recovered: RecoveredCompletion) -> Iterator[str]:
@@ -145,17 +161,19 @@ def _numbers(recovered: RecoveredCompletion, library: Library) -> str:
             "SAME = 1.0 * (MACHINE[:, None] == MACHINE)",
         ]
     if recovered.sketches:
-        lines += [
-            "# S of every layer, one row for every column of A; None where the layer sees all of it.",
-            "SKETCHES = [",
-        ]
-        for sketch in recovered.sketches:
-            if sketch is None:
-                lines.append("    None,")
-                continue
-            lines += ["    [", *wrapped_rows(sketch, 2), "    ],"]
-        lines.append("]")
+        lines.append("# S of every layer, one row for every column of A; None where the layer sees all of it.")
+        lines += _bases("SKETCHES", recovered.sketches)
+    if _apart(recovered):
+        lines.append("# S' of every layer; None where it writes what it sees.")
+        lines += _bases("WRITTEN", recovered.written)
     return "\n".join([*lines, "", ""])
+
+
+def _bases(name: str, matrices: tuple[list[Any] | None, ...]) -> Iterator[str]:
+    yield f"{name} = ["
+    for matrix in matrices:
+        yield from ["    None,"] if matrix is None else ["    [", *wrapped_rows(matrix, 2), "    ],"]
+    yield "]"
 
 
 def _function(recovered: RecoveredCompletion, library: Library) -> str:
@@ -167,12 +185,22 @@ def _function(recovered: RecoveredCompletion, library: Library) -> str:
         "Pi = S @ S.T",
         "seen = x @ Pi",
     )
+    apart = (
+        f"S_written = S if written is None else {library.array.format('written')}",
+        "Pi_written = S_written @ S_written.T",
+    )
+    over = "for w in LAYERS:"
+    if recovered.sketches:
+        over = "for w, sketch in zip(LAYERS, SKETCHES):"
+    if _apart(recovered):
+        over = "for w, sketch, written in zip(LAYERS, SKETCHES, WRITTEN):"
     body = [
         *TOKENS[library.name],
         "n = len(A)",
         f"s = {scale_text(recovered.scale)}",
-        "for w, sketch in zip(LAYERS, SKETCHES):" if recovered.sketches else "for w in LAYERS:",
+        over,
         *indented(sketched if recovered.sketches else ()),
+        *indented(apart if _apart(recovered) else ()),
         *indented(summed(SUMS, read, recovered.keys)),
         *indented(updated(coefficient_updates(terms, recovered, library.alias), recovered.residual)),
         f"return {'-' if recovered.sign < 0 else ''}y[n:]",
@@ -217,6 +245,8 @@ def _latex_structure(recovered: RecoveredCompletion) -> Iterator[str]:
         yield f"{blocks}."
     if recovered.sketches:
         yield r"$\Pi^\ell = S^\ell S^{\ell\top}$ is what layer $\ell$ sees of $x$; the identity where it sees all."
+    if _apart(recovered):
+        yield r"$\Pi'^\ell = S'^\ell S'^{\ell\top}$ is what it writes of $x$; $\Pi^\ell$ where no $S'^\ell$ is given."
 
 
 def _latex_law(recovered: RecoveredCompletion) -> Iterator[str]:
@@ -232,3 +262,6 @@ def _latex_numbers(recovered: RecoveredCompletion) -> Iterator[str]:
     for layer, sketch in enumerate(recovered.sketches):
         if sketch is not None:
             yield from latex_matrix(rf"S^{{{layer}}}", sketch)
+    for layer, written in enumerate(recovered.written):
+        if written is not None:
+            yield from latex_matrix(rf"S'^{{{layer}}}", written)

@@ -66,12 +66,18 @@ class Agreement:
 @dataclass(frozen=True, kw_only=True)
 class SketchLayer:
     """``spectrum``: singular values of the weight of G_yx in the label's update, relative to the largest. ``same`` is
-    the share of this layer's subspace that lies in the first layer's."""
+    the share of this layer's subspace that lies in the first layer's.
+
+    ``written_rank`` is the rank of Pi', what the update of x changes, and ``read_by[k]`` the share of Pi' that layer k
+    reads, tr(Pi' Pi_k) / min(r', r_k): 1 for k = layer in EAGLE, max(r', r_k) / n for subspaces at random.
+    """
 
     layer: int
     rank: int
     spectrum: tuple[float, ...]
     same: float | None
+    written_rank: int | None = None
+    read_by: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,8 @@ class RecoveredCompletion(Recovered):
 
     ``machines``: the positions in x that each machine holds; Sigma has the blocks within machines alone (none: all of
     it). ``sketches``: for every layer a matrix S with orthonormal columns, [x][column], or None where the layer sees
-    all of x; with Pi = S S^T, Sigma is Pi Sigma Pi in the update of x, and x is Pi x in that of y (none: no sketches).
+    all of x; with Pi = S S^T, x is Pi x in the update of y, and Sigma x is Pi' Sigma Pi x in that of x (none: no
+    sketches). ``written``: for every layer S' with Pi' = S' S'^T, or None where Pi' = Pi.
     ``algorithm``: what the verdict calls it; ``eta`` and ``gamma`` are those of eagle, omega_xx = -eta / |A|^2 and
     omega_yx = -gamma / |A|^2 with the norms that A has on the task, each with its 95 % interval.
     """
@@ -89,6 +90,7 @@ class RecoveredCompletion(Recovered):
     algorithm: str
     machines: tuple[tuple[int, ...], ...] = ()
     sketches: tuple[list[Any] | None, ...] = ()
+    written: tuple[list[Any] | None, ...] = ()
     eta: float | None = None
     eta_ci: tuple[float | None, float | None] = (None, None)
     gamma: float | None = None

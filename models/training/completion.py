@@ -7,7 +7,7 @@ rare, and in a plain mean one of them outweighs all others: it then leads the wa
   counts by the root of the weight that would make up for it: training is cautious, as a network that explodes on one
   prompt in a million looks perfect on all that a plain sample holds;
 - the loss of a prompt counts as cap log(1 + loss / cap), so that an explosion pulls no harder than a handful of misses
-  (the larger the cap, the more cautious);
+  (the larger the cap, the more cautious), and a prompt that has exploded goes through no further layer;
 - what is kept is not the last network but the one with the least mean error on a fixed sample with true weights, the
   rarest prompts aside (``interp.models.training.polishing.usual_mean``; in full, the mean is that of a polynomial of
   degree 3^L, and hangs on prompts that nobody will ever draw).
@@ -47,6 +47,7 @@ SHOW_EVERY = 50
 JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
 UNUSUAL = 1e-6  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
 CHUNK = 8192  # prompts in memory at a time, when scoring
+EXPLODED = 1e6  # a prompt with a token entry above it stays as it is, and has a gradient, where float32 would overflow
 
 Factors = Mapping[str, Float[Tensor, "layer 1 D column"]]  # of the first head, as all machines share one set
 
@@ -84,11 +85,12 @@ def _errors(recipe: CompletionRecipe, factors: Factors, batch: _Batch) -> Float[
     heads = {name: recipe.of_all_machines(factors[name]) for name in _NAMES}
     W_Q, W_K, W_V, W_P = (heads[name] if name == "W_P" else heads[name] * seen for name in _NAMES)
     for layer in range(recipe.layers):
-        keys, update = tokens[:, : batch.context], torch.zeros_like(tokens)
+        # Zeros get no update, and no gradient that is not finite.
+        moving = torch.where(tokens.detach().abs().amax((1, 2), keepdim=True) < EXPLODED, tokens, 0.0)
+        keys = moving[:, : batch.context]
         for head in range(W_Q.shape[1]):
-            scores = (tokens @ W_Q[layer, head]) @ (keys @ W_K[layer, head]).mT
-            update = update + scores @ ((keys @ W_V[layer, head]) @ W_P[layer, head].mT)
-        tokens = tokens + update
+            scores = (moving @ W_Q[layer, head]) @ (keys @ W_K[layer, head]).mT
+            tokens = tokens + scores @ ((keys @ W_V[layer, head]) @ W_P[layer, head].mT)
     read = -tokens[:, batch.context :, recipe.spec.channel("y").indices]
     return (read - batch.target).square().mean((1, 2))
 

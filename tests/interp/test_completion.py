@@ -9,14 +9,18 @@ import planting
 import planting_eagle
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from planting_eagle import REGIMES, PlantedEagle
 
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.cli.main import main
+from interp.models.gram import head_layers
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
-from interp.results import Analysis
+from interp.results import Analysis, RecoveredCompletion
+from interp.structure import Sketch, SketchMap, find_sketch, nearest_projector, sketch_maps
 
 PROMPTS = 512
 
@@ -68,14 +72,49 @@ def test_planted_eagle_is_named_and_recovered_in_every_regime(regime: str) -> No
         assert found.machines.numbers == (7 + 2) * 2
 
 
-def test_the_subspaces_of_a_sketch_are_recovered() -> None:
-    from interp.models.gram import head_layers
-    from interp.structure import Sketch, find_sketch
-
-    planted = planting_eagle.plant("sketch", seed=2, heads=8)
-    found = find_sketch(head_layers(planted.model, 7), planted.model.spec)
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_subspaces_of_a_sketch_are_recovered(apart: bool) -> None:
+    planted = planting_eagle.plant("sketch", seed=2, heads=8, apart=apart)
+    layers = head_layers(planted.model, 7)
+    found = find_sketch(layers, planted.model.spec)
     assert isinstance(found, Sketch)
-    torch.testing.assert_close(torch.stack(found.projectors), planted.projectors, rtol=0, atol=1e-8)
+    torch.testing.assert_close(torch.stack(found.reads), planted.projectors, rtol=0, atol=1e-8)
+    torch.testing.assert_close(torch.stack(found.writes), planted.written, rtol=0, atol=1e-8)
+    r = planting_eagle.RANK
+    assert found.numbers == 4 * (r * (6 - r) + ((r + 1) * (5 - r) if apart else 0))
+    for layer, maps in enumerate(sketch_maps(planted.model.spec, found)):
+        numbers = [m.by_weights(layers, layer, planted.model.spec) for m in maps if isinstance(m, SketchMap)]
+        assert numbers == pytest.approx([float(planted.xx[layer]), float(planted.yx[layer])], rel=1e-8)
+
+
+def test_a_layer_may_condition_other_columns_than_it_reads() -> None:
+    """Such a network is no EAGLE with one sketch, whatever its numbers, and is recovered all the same."""
+    planted = planting_eagle.plant("sketch", seed=1, apart=True)
+    result = analysed(planted.model)
+    assert result.verdict.algorithm == "eagle", (result.families, result.completion)
+    assert result.verdict.fidelity == pytest.approx(1.0, abs=1e-12)
+    check_coefficients(result, planted)
+    found, recovered = result.completion, result.recovered
+    assert found is not None and max(a.difference or 0.0 for a in found.agreement) < 1e-14
+    assert [row.written_rank for row in found.sketch[:-1]] == [planting_eagle.RANK + 1] * 3
+    for row in found.sketch[:-1]:
+        shares = (planted.written[row.layer] * planted.projectors).sum((-1, -2)) / planting_eagle.RANK
+        assert list(row.read_by) == pytest.approx(shares.tolist(), abs=1e-8)
+    assert isinstance(recovered, RecoveredCompletion)
+    basis = torch.tensor(recovered.written[0], dtype=torch.float64)
+    torch.testing.assert_close(basis @ basis.mT, planted.written[0], rtol=0, atol=1e-8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(1, 7), rank=st.integers(1, 7), scale=st.sampled_from([-3.0, 1e-9, 2.0]), seed=st.integers(0, 99))
+def test_the_nearest_projector_to_a_multiple_of_one_is_that_one(n: int, rank: int, scale: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    S = torch.linalg.qr(torch.randn(n, min(rank, n), generator=generator, dtype=torch.float64))[0]
+    skew = torch.randn(n, n, generator=generator, dtype=torch.float64)
+    found = nearest_projector(scale * (S @ S.mT + skew - skew.mT))
+    assert found is not None
+    torch.testing.assert_close(found, S @ S.mT, rtol=0, atol=1e-9)
+    assert nearest_projector(torch.zeros(n, n, dtype=torch.float64)) is None
 
 
 BROKEN = {

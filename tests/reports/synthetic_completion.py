@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from interp.results import Completion
 from interp.results.completion import Agreement, Extraction, LawPoint, MachineTraffic, ScalingLaw, SketchLayer
 
@@ -35,7 +37,7 @@ def law(holds: bool = True) -> ScalingLaw:
     )
 
 
-def completion(regime: str = "full") -> Completion:
+def completion(regime: str = "full", read_by: Sequence[Sequence[float]] = ()) -> Completion:
     agreement = tuple(
         Agreement(
             layer=k,
@@ -48,7 +50,13 @@ def completion(regime: str = "full") -> Completion:
         )
         for k in range(4)
     )
-    sketch = tuple(SketchLayer(layer=k, rank=2, spectrum=(1.0, 0.9, 1e-9), same=1.0) for k in range(3))
+    sketch = tuple(
+        SketchLayer(
+            layer=k, rank=2, spectrum=(1.0, 0.9, 1e-9, 0.0), same=1.0, written_rank=2,
+            read_by=tuple(read_by[k]) if read_by else (1.0, 1.0, 1.0),
+        )
+        for k in range(3)
+    )  # fmt: skip
     machines = MachineTraffic(inputs=((0, 1), (2, 3)), cross=(0.0, 0.01, None), numbers=12)
     return Completion(
         regime=regime,

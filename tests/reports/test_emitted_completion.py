@@ -26,13 +26,16 @@ def recovered(names: tuple[str, ...] = ("xx", "yx"), structure: str = "", **chan
         live = [name for name in names if index == 0 or name.startswith("y")]
         rows = {name: RecoveredCoefficient(value=float(rng.normal(0, 0.03)), stderr=1e-4) for name in live}
         layers.append(RecoveredLayer(index=index, coefficients=rows))
-    family = {"": "gd++", "machines": "gd++ (machines)", "sketched": "gd++ (sketched)"}[structure]
-    S = np.linalg.qr(rng.normal(size=(DIM, 2)))[0].tolist()
-    sketches = (S, None) if structure == "sketched" else ()
+    family = {"": "gd++", "machines": "gd++ (machines)", "sketched": "gd++ (sketched)", "apart": "gd++ (sketched)"}[
+        structure
+    ]
+    S, written = (np.linalg.qr(rng.normal(size=(DIM, r)))[0].tolist() for r in (2, 3))
+    sketches = (S, None) if structure in ("sketched", "apart") else ()
     fields = {
         "family": family, "equation": "", "parameters": 3, "dim": DIM, "context": CONTEXT, "keys": "context",
         "scale": "1", "residual": True, "sign": -1, "layers": tuple(layers), "outputs": OUTPUTS, "algorithm": "gd++",
         "machines": MACHINES if structure == "machines" else (), "sketches": sketches,
+        "written": (written, None) if structure == "apart" else tuple(None for _ in sketches),
     }  # fmt: skip
     return RecoveredCompletion(**{**fields, **changes})
 
@@ -50,12 +53,15 @@ def expected(algorithm: RecoveredCompletion, A: np.ndarray, B: np.ndarray, C: np
         Pi, mask = np.eye(DIM), np.ones((DIM, DIM))
         if algorithm.sketches and algorithm.sketches[index] is not None:
             Pi = np.array(algorithm.sketches[index]) @ np.array(algorithm.sketches[index]).T
+        moved = Pi
+        if algorithm.written and algorithm.written[index] is not None:
+            moved = np.array(algorithm.written[index]) @ np.array(algorithm.written[index]).T
         if algorithm.machines:
             mask = sum(np.outer(*[np.isin(np.arange(DIM), block)] * 2) for block in algorithm.machines) * 1.0
         x, y = tokens[:DIM], tokens[DIM:]
         traces = np.trace(Sigma), np.trace(lam)
         dx = (
-            w["xx"] * Pi @ (mask * Sigma) @ Pi @ x
+            w["xx"] * moved @ (mask * Sigma) @ Pi @ x
             + w["xy"] * alpha @ y
             + (w["x:xx"] * traces[0] + w["x:yy"] * traces[1]) * x
         )
@@ -75,7 +81,7 @@ def certificate(algorithm: RecoveredCompletion, name: str = "model.safetensors")
 CASES: list[dict[str, Any]] = [
     {}, {"structure": "machines"}, {"structure": "sketched"}, {"names": NAMES},
     {"names": NAMES, "keys": "all", "scale": "1/(n+1)"}, {"names": NAMES, "scale": "1/n", "residual": False},
-    {"structure": "sketched", "residual": False, "sign": 1}, {"names": ("yx",), "scale": -0.5},
+    {"structure": "apart"}, {"structure": "sketched", "residual": False, "sign": 1}, {"names": ("yx",), "scale": -0.5},
     {"structure": "machines", "keys": "all", "algorithm": "eagle", "eta": 0.9, "eta_ci": (0.4, 2.2),
      "gamma": 1.8, "gamma_ci": (1.5, 2.1)},
 ]  # fmt: skip
@@ -107,7 +113,7 @@ def test_the_function_computes_the_algorithm(
 
 
 def test_torch_can_be_mapped() -> None:
-    for structure in ("", "machines", "sketched"):
+    for structure in ("", "machines", "sketched", "apart"):
         made = emitting.load(emitted(certificate(recovered(structure=structure)), "torch"))
         A, B, C = (torch.randn(5, *s, dtype=torch.float64) for s in ((6, DIM), (3, DIM), (6, OUTPUTS)))
         many = torch.func.vmap(made["complete"])(A, B, C)
@@ -116,7 +122,7 @@ def test_torch_can_be_mapped() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_changed_number_is_noticed(library: str, tmp_path: Path) -> None:
-    algorithm = recovered(structure="sketched")
+    algorithm = recovered(structure="apart")
     number = algorithm.layers[0].coefficients["xx"].value
     emitting.notices_a_changed_number(certificate(algorithm), library, number, tmp_path)
 
@@ -128,7 +134,7 @@ def test_latex_is_well_formed(fields: dict[str, Any]) -> None:
     assert r"\begin{pmatrix} A & C" in text and "0.990 [0.980, 0.995]" in text
 
 
-@pytest.mark.parametrize("structure", ["machines", "sketched"])
+@pytest.mark.parametrize("structure", ["machines", "sketched", "apart"])
 def test_latex_compiles(structure: str, tmp_path: Path) -> None:
     made = certificate(
         recovered(structure=structure, eta=0.9, eta_ci=(0.4, 2.2), gamma=1.8, gamma_ci=(1.5, 2.1), algorithm="eagle"),

@@ -1,0 +1,36 @@
+"""What is said of the parts of x that a sketched network reads and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from synthetic_completion import completion
+
+from interp.reports.completion_findings import completion_sentences
+
+AHEAD = ((0.5, 0.9, 0.7), (0.2, 0.3, 0.8), (0.1, 0.1, 0.1))  # the last layer's update of x is never read
+BEHIND = ((0.5, 0.1, 0.1), (0.9, 0.3, 0.2), (0.9, 0.9, 0.9))
+
+
+def said(text: str, **fields: object) -> str:
+    return next((s for s in completion_sentences(completion("sketch", **fields)) if text in s), "")  # type: ignore[arg-type]
+
+
+def test_one_sketch_for_reading_and_writing_is_said_to_be_eagles() -> None:
+    assert said("condition what they read") == "They condition what they read, as in EAGLE (Π′ = Π)"
+    assert not said("another part of x")
+
+
+def test_what_is_conditioned_is_compared_with_what_is_read_before_and_after() -> None:
+    text = said("another part of x", read_by=AHEAD)
+    # later: (.9 + .7 + .8) / 3; itself: (.5 + .3) / 2; earlier: .2; at random: 2 of 4 directions
+    for part in ("ranks 2, 2)", "later layers read 80 %", "itself 40 %", "earlier ones 20 %", "50 % for subspaces at"):
+        assert part in text
+    assert text.endswith("they condition columns ahead of their use")
+    assert "ahead" not in said("another part of x", read_by=BEHIND)
+
+
+def test_results_that_do_not_hold_it_say_nothing_of_it() -> None:
+    found = completion("sketch")
+    older = replace(found, sketch=tuple(replace(row, read_by=(), written_rank=None) for row in found.sketch))
+    assert not any("condition" in s for s in completion_sentences(older))
