@@ -23,7 +23,7 @@ from interp.models.tasks import CompletionPrompts, DynamicsPrompts, SimplePrompt
 from interp.models.transformer import LinearTransformer
 
 Run = Callable[..., Any]
-UNRECOGNIZED = ("memorised-10-tasks", "lsa-4-fixed", "eagle-sketch")
+UNRECOGNIZED = ("memorised-10-tasks", "lsa-4-fixed")
 PROMPTS = "1024"
 
 
