@@ -248,6 +248,8 @@ def _why(candidate: Candidate, path: list[Candidate]) -> str:
         return "the smallest family that explains the network"
     if candidate in path:
         better = path[path.index(candidate) + 1]
+        if _cannot_read_all(better):
+            return f"here layers read all of x, which those of the network cannot ({better.family.name})"
         return (
             f"{better.family.name} leaves {better.score.unexplained:.2g} of the variance, "
             f"this {candidate.score.unexplained:.2g}"
@@ -264,6 +266,10 @@ def _why(candidate: Candidate, path: list[Candidate]) -> str:
     return f"{path[-1].family.name} has fewer numbers"
 
 
+def _cannot_read_all(candidate: Candidate) -> bool:
+    return isinstance(candidate.parametrisation, SketchedFamily) and candidate.parametrisation.sketch.exact
+
+
 def _too_low(score: Score) -> str:
     if score.fidelity is None:
         return "fidelity is undefined: the network's prediction is constant or not finite"
@@ -276,11 +282,14 @@ def _improves(larger: Candidate, smaller: Candidate) -> bool:
     """Whether ``larger`` explains materially more: exactly what the smaller does not; by more than its worth; or
     (families of a few numbers) surely with ten times less left over: a few prompts that outweigh the others must not
     decide between two good accounts. If it does not contain the smaller, by more than its worth and with ten times
-    less. What a layer sees of x is read off its weights, not fitted, so it is enough that it surely explains more."""
+    less. What a layer sees of x is read off its weights, not fitted, so it is enough that it surely explains more, or
+    that the smaller has layers read all of x, which these cannot."""
     left, leaves = smaller.score.unexplained, larger.score.unexplained
     if not larger.score.recognized or larger.parameters < smaller.parameters:
         return False
     if leaves < EXACT and left > NEGLIGIBLE:
+        return True
+    if left > NEGLIGIBLE and _cannot_read_all(larger) and not _cannot_read_all(smaller):
         return True
     most, least = larger.score.interval[0], smaller.score.interval[1]
     tenfold = most is not None and least is not None and (1.0 - most) * TENFOLD < 1.0 - least

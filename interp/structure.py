@@ -63,6 +63,14 @@ class Sketch:
     writes: tuple[Float[Tensor, "n n"], ...]
 
     @property
+    def exact(self) -> bool:
+        """Whether no layer reads all of x, but for rounding."""
+        return all(
+            rank < len(spectrum) and spectrum[rank] < SAME
+            for rank, spectrum in zip(self.ranks, self.spectra, strict=True)
+        )
+
+    @property
     def numbers(self) -> int:
         """How many numbers say what the subspaces are: r (n - r) each."""
         apart = [w for r, w in zip(self.reads, self.writes, strict=True) if w is not r]

@@ -16,12 +16,13 @@ from torch import Tensor
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
-from interp.families import BasisFamily, family
+from interp.families import BasisFamily, SketchedFamily, family
 from interp.identification import Candidate, Score, choose
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis
+from interp.structure import Sketch
 
 PROMPTS = 512
 SUBSETS = [subset for subset in planting.SUBSETS if subset]  # without any omega nothing is planted
@@ -342,6 +343,23 @@ def test_a_sketch_is_not_hidden_by_a_family_that_barely_passes() -> None:
     assert choose((candidate("diag", 0.995, 18), sketch))[0] is not sketch  # less than its worth
     unsure = replace(diag, score=Score(fidelity=0.951, interval=(0.94, 0.99999)))
     assert choose((unsure, sketch))[0] is unsure
+
+
+@pytest.mark.parametrize(("beyond", "fidelity", "found"), [
+    (1e-8, 0.97, "gd++ (sketched)"),  # no layer can read all of x, as gd++ has it
+    (1e-8, 0.94, "gd++"),  # but this does not explain the network
+    (0.2, 0.97, "gd++"),
+    (0.2, 0.993, "gd++ (sketched)"),  # surely better, by less than the worth of numbers that are fitted
+])  # fmt: skip
+def test_what_layers_read_counts_where_it_is_plain_or_explains_more(beyond: float, fidelity: float, found: str) -> None:
+    projector = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    sketch = Sketch((projector,), (1,), ((1.0, beyond),), (projector,))
+    structure = SketchedFamily((), ((True,),), 1.0, 1.0, ((),), sketch)
+    larger = replace(candidate("gd++ (sketched)", fidelity, 0), parametrisation=structure)
+    chosen, reasons = choose((candidate("gd++", 0.99, 1), larger))
+    assert chosen is not None and chosen.family.name == found
+    if beyond < 0.1 and found != "gd++":
+        assert reasons["gd++"] == "here layers read all of x, which those of the network cannot (gd++ (sketched))"
 
 
 def test_ten_times_less_must_be_sure() -> None:
