@@ -82,7 +82,7 @@ def _written_sentence(completion: Completion) -> Iterator[str]:
         own.append(row.read_by[row.layer])
         earlier += row.read_by[: row.layer]
         chance += [max(row.written_rank or 0, rank) / len(row.spectrum) for rank in ranks]
-    before = f", by earlier ones {percent(mean(earlier))}" if earlier else ""
+    before = f", earlier ones {percent(mean(earlier))}" if earlier else ""
     ahead = ": they condition columns ahead of their use" if mean(later) > max(mean(own), mean(chance)) else ""
     yield (
         f"What they condition is another part of x (Π′, of ranks {', '.join(str(row.written_rank) for row in rows)}), "
