@@ -132,7 +132,7 @@
     const top = Heat.short(drawn.limit), short = { own: "the largest here", shared: "the largest anywhere", p98: "98 % of the cells here", set: "set by hand" }[state.limits];
     const strange = found[1] + found[2] + found[3];
     const dead = found[4] ? ` ${found[4]} of ${width * width} cells are dead.` : "", clipped = found[5] + found[6];
-    byId("status").textContent = `Colours from −${top} (blue) over 0 to ${top} (brown): ${short}.${strange ? ` ${strange} not finite.` : ""}${dead}${clipped ? ` ${clipped} clipped.` : ""}`;
+    byId("status").textContent = `Colours from −${top} (blue) over 0 to ${top} (orange): ${short}.${strange ? ` ${strange} not finite.` : ""}${dead}${clipped ? ` ${clipped} clipped.` : ""}`;
     byId("heat").setAttribute("aria-label", `Heat map of ${title()}. ${byId("status").textContent}`);
     byId("meaning").textContent = meaning();
   }

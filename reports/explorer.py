@@ -36,6 +36,7 @@ def render_explorer(exploration: Exploration) -> ExplorerPage:
         title=_title(exploration),
         data=data.content,
         thinned=data.words(),
+        exact=not data.bits,
         facts=_facts(exploration),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],

@@ -3,7 +3,7 @@
 Numbers are kept in the file's own precision while the page stays within ``SMALL`` bytes. Beyond that they become
 integers of 16 bits down to 8, times a scale of each matrix (finite x -> scale * round(x / scale)); beyond ``LARGE``
 bytes means of square groups of cells, which do not cross the borders of channels. What is computed from the weights
-(coefficients, singular values, counts) is exact in any case.
+(coefficients, counts) is exact in any case, but singular values, which have 7 digits.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class PageData:
     def words(self) -> str:
         """What was thinned, in a sentence."""
         if not self.bits:
-            return "All numbers are exact."
+            return "All numbers are exact, but singular values, which have 7 digits."
         grouped = f"Each cell is the mean of up to {self.group} x {self.group} numbers of a block. "
         return (
             f"{grouped if self.group > 1 else ''}To keep the file small, the page holds numbers of {self.bits} bits: a "
             f"number after ≈ is off by at most {number(self.error, 2)}, and by at most "
-            f"{number(100 * self.relative, 2)} % of the largest number of its matrix. Coefficients, singular values "
-            "and counts are exact."
+            f"{number(100 * self.relative, 2)} % of the largest number of its matrix. Coefficients "
+            "and counts are exact, and singular values to 7 digits."
         )
 
 

@@ -156,6 +156,11 @@ def test_click_shows_row_column_spectrum_and_coefficient(show: Open, pages: dict
     assert opened.address()["cell"] == "2,1"
     opened.page.locator("#table-row summary").click()
     assert f"{P[2, 3]}" in opened.text("#table-row table")
+    opened.page.locator("#table-spectrum summary").click()
+    cells = opened.page.locator("#table-spectrum tr :last-child").all_inner_texts()[1:]
+    expected = [float(f"{v:.7g}") for v in np.linalg.svd(P, compute_uv=False)]
+    np.testing.assert_allclose([float(cell) for cell in cells], expected, rtol=2e-6)
+    assert all(float(f"{float(cell):.7g}") == float(cell) for cell in cells)  # no digit that single precision lacks
 
 
 def test_the_map_from_the_keyboard(show: Open, pages: dict[str, Any]) -> None:

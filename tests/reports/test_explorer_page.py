@@ -98,7 +98,12 @@ def test_small_pages_hold_the_files_numbers_exactly(dtype: type) -> None:
     Q, P = random(0, SHAPE, dtype), random(1, SHAPE, dtype)
     Q[0, 1, 2, 3], P[1, 0, 0, 0], P[1, 0, 1, 1] = np.nan, np.inf, -0.0
     data = page_data(exploration(explored(Q, P, TOKENS), tokens=TOKENS), overhead=0)
-    assert (data.bits, data.group, data.error, data.words()) == (0, 1, 0.0, "All numbers are exact.")
+    assert (data.bits, data.group, data.error, data.words()) == (
+        0,
+        1,
+        0.0,
+        "All numbers are exact, but singular values, which have 7 digits.",
+    )
     for name, matrix in (("Q", Q), ("P", P)):
         for k in range(4):
             np.testing.assert_array_equal(decoded(data.content, name, k), matrix.reshape(-1, 6, 6)[k])
