@@ -13,9 +13,9 @@ from interp.reports.findings import listed
 from interp.reports.noise_findings import quoted
 from interp.reports.plots import SYMBOLS, Point, Series, label
 
-__all__ = ["baseline_series", "coinciding", "names_explained"]
+__all__ = ["DASHES", "baseline_series", "coinciding", "names_explained"]
 
-_DASHES = ("dot", "dashdot", "dash", "longdash")
+DASHES = ("dot", "dashdot", "dash", "longdash")
 _GD = ("gd-1", "gd-2", "gd-4", "gd-8")
 _RIDGES = ("constrr", "adarr", "tunedrr")
 _APART = 0.005  # of the height of the plot: curves nearer than this everywhere are drawn on each other
@@ -36,7 +36,7 @@ def baseline_series(name: str, text: str, names: Sequence[str]) -> Series:
 
 def _series(name: str, text: str, colour: str, k: int) -> Series:
     return Series(
-        key=label(name), label=text, colour=colour, symbol=SYMBOLS[k % len(SYMBOLS)], dash=_DASHES[k % len(_DASHES)]
+        key=label(name), label=text, colour=colour, symbol=SYMBOLS[k % len(SYMBOLS)], dash=DASHES[k % len(DASHES)]
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from interp.reports.baseline_looks import coinciding
 from interp.reports.behaviour_findings import (
     averages,
     behaviour_finding,
@@ -64,12 +65,13 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
     fitted = weights_finding(found)
     series, solvers = _series(found), {solver.name: solver for solver in found.solvers}
     depths = layer_axis(sorted({entry.layer for entry in found.matches}), "layers run")
-    near, steps = [], []
+    near, steps, curves = [], [], {}
     known: list[float] = []
     for name, drawn in series.items():
         own = [entry for entry in found.matches if entry.solver == name and is_finite(entry.distance)]
         known += [max(entry.distance or 0.0, _LEAST) for entry in own]
         near.append(_near(drawn, own, solvers[name]))
+        curves[drawn.label] = [Point(e.layer, max(e.distance or 0.0, _LEAST), None, "") for e in own]
         if solvers[name].unit == "steps" and own:
             steps.append(_steps(drawn, own, solvers[name]))
     counted = [entry for entry in found.matches if solvers[entry.solver].unit == "steps"]
@@ -97,7 +99,7 @@ def trajectory_figure(analysis: Analysis) -> Figure | None:
         "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
         "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
         "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
-        f"distances below {tick_text(_LEAST)} are drawn there.",
+        f"distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}",
         panels=panels,
         legend=tuple(series.values()),
         table=Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from interp.reports.baseline_looks import DASHES
 from interp.reports.closed_form_findings import division_finding, factor_text, rescaled_finding
 from interp.reports.numbers import estimate, interval, is_finite, number, percent
 from interp.reports.plots import (
@@ -92,7 +93,13 @@ def rescaled_figure(analysis: Analysis) -> Figure | None:
     names = list(dict.fromkeys(name for r in known for name in r.rivals))
     legend = [Series(key="form", label="the closed form", colour="var(--series-1)", symbol=SYMBOLS[0])]
     legend += [
-        Series(key=f"rival-{i}", label=name, colour="var(--series-2)", symbol=SYMBOLS[(i + 1) % len(SYMBOLS)])
+        Series(
+            key=f"rival-{i}",
+            label=name,
+            colour=f"var(--gd-{i % 4})",
+            symbol=SYMBOLS[(i + 1) % len(SYMBOLS)],
+            dash=DASHES[i % 4],
+        )
         for i, name in enumerate(names)
     ]
     data = []
@@ -106,7 +113,7 @@ def rescaled_figure(analysis: Analysis) -> Figure | None:
             for r, value in zip(known, values, strict=True)
             if is_finite(value)
         ]
-        data.append(curve(series, points, floor=_FLOOR))
+        data.append(curve(series, points, floor=_FLOOR, dash=series.dash))
     ticks = [r.factor for r in known]
     x = axis("all x multiplied by", type="log", tickvals=ticks, ticktext=[factor_text(t) for t in ticks])
     return Figure(

@@ -67,7 +67,7 @@ const Panels = (() => {
       title,
       words: top ? `Largest ${number(top)}; effective rank ${number(Number(rank.toPrecision(3)))} of ${values.length}: that many equal values would share the energy as evenly.${zero ? ` ${zero} of ${values.length} are 0 to rounding, and not drawn.` : ""}` : "The matrix is zero.",
       data: top ? [{ type: "scatter", mode: "lines+markers", x: shown.map((_, i) => i + 1), y: shown, line: { color: "var(--series-3)", width: 1.5 }, marker: { color: "var(--series-3)", size: shown.length > 40 ? 4 : 7 }, customdata: shown.map((v, i) => `${i + 1}: ${single(v)}`), hovertemplate: "%{customdata}<extra></extra>" }] : null,
-      figure: layout(axis("number", { range: [0.4, Math.max(shown.length, 2) + 0.6], nticks: 6, showgrid: false, zeroline: false }), axis(log ? "singular value (log)" : "singular value", log ? { type: "log", tickfont: { size: 10.4 } /* plotly enlarges powers by a quarter */, nticks: 5, dtick: Math.max(1, Math.ceil(Math.log10(top / shown[shown.length - 1]) / 4)) } : { rangemode: "tozero", nticks: 5 })),
+      figure: layout(axis("number", { range: [0.4, Math.max(shown.length, 2) + 0.6], tick0: 1, dtick: Math.ceil(Math.max(shown.length, 2) / 8), showgrid: false, zeroline: false }), axis(log ? "singular value (log)" : "singular value", log ? { type: "log", tickfont: { size: 10.4 } /* plotly enlarges powers by a quarter */, nticks: 5, dtick: Math.max(1, Math.ceil(Math.log10(top / shown[shown.length - 1]) / 4)) } : { rangemode: "tozero", nticks: 5 })),
       table: () => [["number", "singular value"], values.map((v, i) => [String(i + 1), single(v)])],
     });
   }

@@ -64,6 +64,10 @@ def test_figures_hold_every_match_with_its_interval() -> None:
         for panel in figure.panels:
             go.Figure(data=panel.data, layout=panel.layout)
     assert trajectory_figure(synthetic_analyses.analysis()) is None
+    found = behaviour()
+    same = tuple(dataclasses.replace(m, distance=0.004) if m.solver == "cg" else m for m in found.matches)
+    alike = trajectory_figure(analysis(dataclasses.replace(found, matches=same)))
+    assert alike is not None and "on each other: gradient descent and conjugate gradients." in alike.description
 
 
 @pytest.mark.parametrize("closest", ["gd", None])
