@@ -47,6 +47,11 @@ _SCRIPTS = {
 
 _POWERS = re.compile(r"(?<![\w.&;#/-])(?P<mantissa>-?\d+(?:\.\d+)?|\([^()]*\))e(?P<power>[+-]?\d+)(?![\w.]*\w)")
 _LETTERS = re.compile(r"\b([wp])_k\b")
+_OMEGAS = re.compile(r"([ωτ])_([a-z]+(?::[a-z]+)?)")
+_INDICES = re.compile(r"\b([A-Za-zΣ]|state|previous|query)_(?:\{([\w+-]{1,8})\}|([jt]|μ+)(?!\w))")
+_EXPONENTS = re.compile(r"(?<=[\w)>])\^(-?\d+|T)\b")
+_PRODUCTS = re.compile(r"&lt;(\w+), (\w+)&gt;")  # after escaping
+_GREEK = {"lambda": "λ", "sigma": "σ", "tau": "τ", "Sigma": "Σ"}
 
 
 def render_report(result: Analysis | ProbeReport) -> Page:
@@ -158,6 +163,7 @@ def _environment() -> Environment:
         "estimate": lambda pair: estimate(*pair),
         "interval": lambda pair: interval(*pair),
         "cell": _subscripts,
+        "formula": _formula,
         "mathy": _mathy,
         "number": number,
         "percent": percent,
@@ -178,8 +184,17 @@ def _power(found: re.Match[str]) -> str:
 
 
 def _subscripts(text: str) -> Markup:
-    """ω_xx as ω with a subscript, in text that is escaped first. What cannot be printed is made visible."""
-    return Markup(re.sub(r"([ωτ])_([a-z]+(?::[a-z]+)?)", r"<i>\1</i><sub>\2</sub>", str(escape(plain(text)))))
+    """ω_xx and s_{t-1} with subscripts, S^T with its exponent and <x, y> in angle brackets, in text that is escaped
+    first. What cannot be printed is made visible."""
+    out = _OMEGAS.sub(r"<i>\1</i><sub>\2</sub>", str(escape(plain(text))))
+    out = _INDICES.sub(lambda m: f"{m[1]}<sub>{(m[2] or m[3]).replace('-', '−')}</sub>", out)
+    out = _EXPONENTS.sub(lambda m: f"<sup>{m[1].replace('-', '−')}</sup>", out)
+    return Markup(_PRODUCTS.sub(r"⟨\1, \2⟩", out))
+
+
+def _formula(text: str) -> Markup:
+    """A formula of a probe's target: the same, with Greek letters for their names."""
+    return _mathy(re.sub(r"\b(lambda|sigma|tau|Sigma)\b", lambda m: _GREEK[m[1]], text))
 
 
 def _typeset(size: str) -> Markup:

@@ -20,7 +20,7 @@ import synthetic_analyses
 from interp.models.errors import UsageError
 from interp.reports.figures import figures
 from interp.reports.heatmaps import heatmaps
-from interp.reports.html import render_report
+from interp.reports.html import _formula, _mathy, render_report
 from interp.reports.numbers import estimate
 from interp.results import Analysis, Weights
 
@@ -248,3 +248,26 @@ def test_channels_of_one_size_have_diagonals_between_them():
     checkpoint = dataclasses.replace(analysis.checkpoint, tokens=(("a", 2), ("b", 2)), layers=1, heads=1)
     made = heatmaps(dataclasses.replace(analysis, weights=weights, checkpoint=checkpoint))
     assert made.finding.startswith("100 % of the squared weights of Q") and made.finding.endswith("of the blocks")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "x_μ ← x_μ + ω_xx Σ_μμ x_μ",
+            "x<sub>μ</sub> ← x<sub>μ</sub> + <i>ω</i><sub>xx</sub> Σ<sub>μμ</sub> x<sub>μ</sub>",
+        ),
+        ("(s_{t-1}, s_t)", "(s<sub>t−1</sub>, s<sub>t</sub>)"),
+        ("out += state <previous, query>", "out += state ⟨previous, query⟩"),
+        ("the sum of s_j s_j^T", "the sum of s<sub>j</sub> s<sub>j</sub><sup>T</sup>"),
+        ("(S_{t-1} S_{t-1}^T)^-1 s_t", "(S<sub>t−1</sub> S<sub>t−1</sub><sup>T</sup>)<sup>−1</sup> s<sub>t</sub>"),
+        ("state_j times previous_j", "state<sub>j</sub> times previous<sub>j</sub>"),
+        ("my_task a_tiny.npz x_test <img src=x, onerror>", "my_task a_tiny.npz x_test &lt;img src=x, onerror&gt;"),
+    ],
+)
+def test_formulas_in_text_are_set_as_such(text: str, said: str) -> None:
+    assert str(_mathy(text)) == said
+
+
+def test_greek_letters_of_a_formula() -> None:
+    assert str(_formula("(Sigma + sigma^2/tau^2 I)^-1")) == "(Σ + σ<sup>2</sup>/τ<sup>2</sup> I)<sup>−1</sup>"
