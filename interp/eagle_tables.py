@@ -35,6 +35,7 @@ PAPER_LAYERS = {
     "eagle-full": (0.0, 2.36e-4, 5.27e-4, 3.70e-4, 2.16e-4),
     "eagle-machines": (0.0, 0.62e-4, 1.40e-4, 1.28e-4, 1.32e-4),
     "eagle-sketch": (0.0, 0.01e-4, 0.02e-4, 0.13e-4, 0.14e-4),
+    "eagle-sketch-l12": (None,) * 13,  # the paper has four layers
 }
 # eta = 1/3, gamma = 1, relative squared error 1e-18, n = d = 100: what the theory's step sizes need.
 REFERENCE_ITERATIONS = {1: 10, 2: 16, 3: 21, 4: 27, 5: 32}
@@ -72,8 +73,9 @@ def layers() -> list[Row]:
                 "paper": paper[entry.layer], "difference": entry.difference, "± difference": entry.difference_stderr,
                 "layer by layer": entry.layerwise, "± layer by layer": entry.layerwise_stderr,
                 "error of D": error, "± error of D": stderr, "zero / error": zero / error if zero and error else None,
-                "|A|²": point.norm if point else None, "η": point.eta if point else None,
-                "γ": point.gamma if point else None,
+                "|A|²": point.norm if point else None,
+                "η": point.eta if point else None, "η interval": point.eta_ci if point else (None, None),
+                "γ": point.gamma if point else None, "γ interval": point.gamma_ci if point else (None, None),
             })  # fmt: skip
     return rows
 

@@ -12,7 +12,7 @@ import click
 from interp.cli.running import expect_writable, progress_line, run_command
 from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError, did_you_mean
-from interp.reports.numbers import estimate, number
+from interp.reports.numbers import estimate, interval, number
 
 __all__ = ["reproduce_eagle"]
 
@@ -72,7 +72,7 @@ def _print(tables: Mapping[str, Mapping[str, Any]]) -> None:
 
     for name, table in tables.items():
         click.echo(f"{name}: {table['title']}")
-        headings = list(dict.fromkeys(key for row in table["rows"] for key in row if key not in ("skipped", *_ERRORS)))
+        headings = list(dict.fromkeys(key for row in table["rows"] for key in row if key not in ("skipped", *_BESIDE)))
         left = [f"{next(iter(row.values()))}: {row['skipped']}" for row in table["rows"] if "skipped" in row]
         rows = [[_cell(row, heading) for heading in headings] for row in table["rows"] if "skipped" not in row]
         columns = dict(zip(headings, zip(*rows, strict=True), strict=False))
@@ -102,7 +102,8 @@ def _parts(columns: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
 
 
 _KEYS = ("layers run",)
-_ERRORS = ("± difference", "± layer by layer", "± error of D")  # stand beside their values
+# These stand beside their values.
+_BESIDE = ("± difference", "± layer by layer", "± error of D", "η interval", "γ interval")
 
 
 def _cell(row: Mapping[str, Any], heading: str) -> str:
@@ -111,4 +112,7 @@ def _cell(row: Mapping[str, Any], heading: str) -> str:
         return "-"
     if error is not None:
         return estimate(value, error)
+    low, high = row.get(f"{heading} interval") or (None, None)
+    if low is not None and high is not None:
+        return interval(value, (low, high))
     return number(value, 3) if isinstance(value, float) else str(value)
