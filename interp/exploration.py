@@ -140,7 +140,11 @@ def _ordered(opened: list[Checkpoint], steps: list[int | None]) -> tuple[list[Ch
     if len(set(steps)) < len(steps):
         return opened, [None] * len(opened), ["training steps repeat in the names: order as given"]
     order = sorted(range(len(opened)), key=lambda k: steps[k] or 0)
-    notes = [] if order == list(range(len(opened))) else ["checkpoints are ordered by training step"]
+    notes = (
+        []
+        if order == list(range(len(opened)))
+        else ["The files are shown in the order of their training steps, not in the order given."]
+    )
     return [opened[k] for k in order], [steps[k] for k in order], notes
 
 

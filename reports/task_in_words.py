@@ -34,14 +34,14 @@ def task_in_words(task: Mapping[str, Any]) -> str:
 
 
 def _noise(task: Mapping[str, Any]) -> str:
-    """What is said of sigma, or nothing."""
+    """What is said of the size sigma of the noise, or nothing."""
     law = task.get("noise")
     kind, level = next(iter(law.items()), ("", "")) if isinstance(law, Mapping) else ("", "")
     levels = [_level(v) for v in level] or [DASH] if isinstance(level, (list, tuple)) else [_level(level)]
     return {
-        "uniform": f"the size σ differs from prompt to prompt, between {listed(levels, most=2)}",
-        "choice": f"the size σ is one of {listed(levels, most=8)}",
-        "fixed": "" if levels[0] == "0" else f"the size σ is {levels[0]}",
+        "uniform": f"differs from prompt to prompt, between {listed(levels, most=2)}",
+        "choice": f"is one of {listed(levels, most=8)}",
+        "fixed": "" if levels[0] == "0" else f"is {levels[0]}",
     }.get(str(kind), "")
 
 
@@ -54,8 +54,8 @@ def _regression(task: Mapping[str, Any]) -> str:
     labels = "y = ⟨w, x⟩" if task.get("noise") == {"fixed": 0} else "y = ⟨w, x⟩ + noise"
     return (
         f"To predict ⟨w, x⟩ for a new x from {task.get('context', DASH)} examples (x, y) in the prompt, {labels}. x "
-        f"has {task.get('dim', DASH)} numbers; w is drawn anew for every prompt and never shown"
-        + (f"; of the noise {noise}." if noise else ".")
+        f"has {task.get('dim', DASH)} numbers; w is drawn anew for every prompt and never shown."
+        + (f" The size σ of the noise {noise}." if noise else "")
     )
 
 
@@ -63,8 +63,8 @@ def _line(task: Mapping[str, Any]) -> str:
     noise = _noise(task)
     return (
         f"To predict what the least-squares line through {task.get('context', DASH)} examples (x, y) in the prompt "
-        "says at a new x; x and y are single numbers. Line, place and width of the x are drawn anew for every prompt"
-        + (f"; of the noise on y {noise}." if noise else ".")
+        "says at a new x; x and y are single numbers. The line, and where and how wide the x lie, are drawn anew for "
+        "every prompt." + (f" The size σ of the noise on y {noise}." if noise else "")
     )
 
 

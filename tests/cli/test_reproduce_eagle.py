@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from interp.reports.numbers import interval
+
 Run = Callable[..., Any]
 
 
@@ -46,8 +48,12 @@ def test_the_shipped_tables(call: Run) -> None:
         assert abs(row["ours"] - row["reference"]) <= 1
     text = call("reproduce", "eagle").out
     assert "skipped, because it takes minutes" in text and "…" not in text
-    for heading in {heading for row in shown["layers"]["rows"] for heading in row if not heading.startswith("±")}:
-        assert heading in text or heading == "skipped"  # no column is dropped where the line is short
+    beside = ("± difference", "± layer by layer", "± error of D", "η interval", "γ interval")
+    for heading in {heading for row in shown["layers"]["rows"] for heading in row} - {"skipped", *beside}:
+        assert heading in text  # no column is dropped where the line is short
+    step = next(row for row in shown["layers"]["rows"] if row["η"])
+    assert step["η interval"][0] < step["η"] < step["η interval"][1]
+    assert interval(step["η"], tuple(step["η interval"])) in text
 
 
 @pytest.mark.parametrize(

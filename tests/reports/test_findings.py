@@ -184,9 +184,9 @@ def test_no_formula_without_a_family(kind: str) -> None:
 @pytest.mark.parametrize(
     ("noise", "said"),
     [
-        ({"uniform": [0.0, 5.0]}, "of the noise the size σ differs from prompt to prompt, between 0 and 5."),
-        ({"choice": [1.0, 3.0]}, "of the noise the size σ is one of 1 and 3."),
-        ({"fixed": 0.5}, "of the noise the size σ is 0.5."),
+        ({"uniform": [0.0, 5.0]}, "The size σ of the noise differs from prompt to prompt, between 0 and 5."),
+        ({"choice": [1.0, 3.0]}, "The size σ of the noise is one of 1 and 3."),
+        ({"fixed": 0.5}, "The size σ of the noise is 0.5."),
         ({"fixed": 0.0}, "y = ⟨w, x⟩. x has 10 numbers; w is drawn anew for every prompt and never shown."),
         ("damaged", "never shown."),
         ({"uniform": []}, "between —."),
@@ -202,7 +202,7 @@ def test_what_is_asked_of_the_network(noise: object, said: str) -> None:
     [
         ({"name": "linear_dynamics", "dim": 10, "context": 50, "dynamics": "orthogonal"}, "50 states of 10 numbers"),
         ({"name": "linear_dynamics", "dim": 10, "context": 50, "dynamics": "fixed"}, "the same for all sequences"),
-        ({"name": "simple_regression", "context": 20, "noise": {"fixed": 0.3}}, "on y the size σ is 0.3."),
+        ({"name": "simple_regression", "context": 20, "noise": {"fixed": 0.3}}, "The size σ of the noise on y is 0.3."),
         ({"name": "matrix_completion", "dim": 6, "context": 7, "outputs": 3, "queries": 2}, "A (7 x 6), B (2 rows)"),
         ({"name": "matrix_completion"}, "from A (— x —)"),
     ],
