@@ -48,7 +48,7 @@ _MEANING = {
     "gd++": "Every layer takes one step of gradient descent on the examples in the prompt and also transforms the "
     "inputs (ω_xx), which evens out their variances so that later steps converge faster.",
     "eagle": "Every layer takes a gradient step on the visible blocks and conditions them (ω_xx), with steps that "
-    "follow the norm of A: the condition number falls, quadratically towards the end.",
+    "follow the norm of A.",
     "diag": "Gradient descent that transforms its inputs (ω_xx), with two more terms: ω_xy moves inputs along the "
     "labels and ω_yy rescales labels by their energy. Both let the step adapt to how noisy the prompt is.",
     "equivariant": "Every layer treats all directions of the input alike: the four ω terms and the trace terms.",

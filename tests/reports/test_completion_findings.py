@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
+import pytest
+import synthetic_analyses
 from synthetic_completion import completion
 
 from interp.reports.completion_findings import completion_sentences
+from interp.reports.html import render_report
+from interp.results import RecoveredCompletion
 
 AHEAD = ((0.5, 0.9, 0.7), (0.2, 0.3, 0.8), (0.1, 0.1, 0.1))  # the last layer's update of x is never read
 BEHIND = ((0.5, 0.1, 0.1), (0.9, 0.3, 0.2), (0.9, 0.9, 0.9))
@@ -34,3 +39,23 @@ def test_results_that_do_not_hold_it_say_nothing_of_it() -> None:
     found = completion("sketch")
     older = replace(found, sketch=tuple(replace(row, read_by=(), written_rank=None) for row in found.sketch))
     assert not any("condition" in s for s in completion_sentences(older))
+
+
+@pytest.mark.parametrize(
+    ("regime", "written", "formula"),
+    [
+        ("sketch", [[1.0], [0.0]], "Π′ Σ Π <i>x<sub>i</sub></i>"),
+        ("sketch", None, "Π Σ Π <i>x<sub>i</sub></i>"),
+        ("machines", None, "Σ<sub>μμ</sub> <i>x<sub>i</sub></i>"),
+        ("full", None, "Σ <i>x<sub>i</sub></i>"),
+    ],
+)
+def test_the_formulas_of_a_page_are_those_of_its_regime(regime: str, written: object, formula: str) -> None:
+    base = synthetic_analyses.analysis()
+    assert base.recovered is not None
+    fields = {field.name: getattr(base.recovered, field.name) for field in dataclasses.fields(base.recovered)}
+    recovered = RecoveredCompletion(**fields, outputs=2, algorithm="gd++", written=(written,))  # type: ignore[arg-type]
+    page = render_report(replace(base, recovered=recovered, completion=completion(regime))).text
+    assert f"&nbsp;{formula}" in page
+    assert ("⟨α, Π <i>x<sub>i</sub></i>⟩" in page) is (regime == "sketch")
+    assert ("Π′ Σ" in page) is (written is not None)
