@@ -20,6 +20,7 @@ __all__ = [
 
 COUNTS = ("context-half", "context-double")  # shifts that change the number of tokens
 AGREES = 0.01  # predictions that agree to 1 % of their mean square
+UNLIKE = 0.9  # predictions that have so little in common with others that no more is said of how far off they are
 
 
 def share_text(value: float | None, bounds: tuple[float | None, float | None]) -> str:
@@ -127,6 +128,8 @@ def shift_finding(found: Behaviour, scale: str | float | int = "1") -> str:
             "; there a step fixed for the sum over the tokens is another step for their mean, which the network takes"
         )
     )
+    if all((s.disagreement[name] or 0.0) >= UNLIKE for s in known):
+        return f"Its predictions are unlike those of {_label(found, name)}, in the task and outside of it"
     if not same:
         return f"Its predictions differ from those of {_label(found, name)} everywhere, most with {most}{why}"
     return (

@@ -91,8 +91,7 @@ def erasure_finding(rows: Sequence[Erasure]) -> str:
             )
     parts = [f"The prediction needs what is erased, by the loss that is gained: {listed(told)}"] if told else []
     if idle:
-        verb = "is" if len(idle) == 1 else "are"
-        parts.append(f"{listed(idle)} can be read, but {verb} missed no more than random directions")
+        parts.append(f"To erase {listed(idle)} costs no more than to erase random directions")
     return ". ".join(parts)
 
 

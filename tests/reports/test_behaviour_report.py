@@ -39,6 +39,10 @@ def test_sentences() -> None:
         "Its predictions are those of gradient descent to 1.0 % with the task itself; they differ most with twice as "
         "much noise (0.20 [0.10, 0.30])"
     )
+    unlike = [dataclasses.replace(s, disagreement=dict.fromkeys(s.disagreement, 1.0)) for s in behaviour().shifts]
+    assert shift_finding(dataclasses.replace(behaviour(), shifts=tuple(unlike))) == (
+        "Its predictions are unlike those of gradient descent, in the task and outside of it"
+    )
     fitted = dataclasses.replace(behaviour(), weights="tokens", linearity_r2=(1.0, 0.9, 0.85, 0.8))
     assert "fit to the tokens of every prompt; after the last layer it accounts for 80 %" in weights_finding(fitted)
     assert weights_finding(behaviour()) == ""

@@ -53,10 +53,10 @@ def test_what_is_missed_more_than_random_directions_is_used() -> None:
     idle = erased("current", effect=0.5, effect_ci=(0.4, 0.6), random=0.6, random_ci=(0.5, 0.7))
     assert erasure_finding((*erased("label"), *idle)) == (
         "The prediction needs what is erased, by the loss that is gained: label (0.46 [0.39, 0.53] after 1 layer; as "
-        "many random directions: 0.03 [0.00, 0.05]). current can be read, but is missed no more than random directions"
+        "many random directions: 0.03 [0.00, 0.05]). To erase current costs no more than to erase random directions"
     )
     gain = erased("label", effect=-0.3, effect_ci=(-0.4, -0.2), random=-0.5, random_ci=(-0.6, -0.45))
-    assert "missed no more" in erasure_finding(gain)  # less harm than random directions do good is no use
+    assert "costs no more" in erasure_finding(gain)  # less harm than random directions do good is no use
     assert "No target could be erased" in erasure_finding(erased("w", reason="skipped", effect=None))
 
 
