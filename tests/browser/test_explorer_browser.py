@@ -157,6 +157,7 @@ def test_click_shows_row_column_spectrum_and_coefficient(show: Open, pages: dict
     opened.page.locator("#table-row summary").click()
     assert f"{P[2, 3]}" in opened.text("#table-row table")
     opened.page.locator("#table-spectrum summary").click()
+    opened.page.locator("#table-spectrum tr").nth(len(P)).wait_for()  # the last row
     cells = opened.page.locator("#table-spectrum tr :last-child").all_inner_texts()[1:]
     expected = [float(f"{v:.7g}") for v in np.linalg.svd(P, compute_uv=False)]
     np.testing.assert_allclose([float(cell) for cell in cells], expected, rtol=2e-6)
