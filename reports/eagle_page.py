@@ -32,9 +32,6 @@ __all__ = ["eagle_figures", "eagle_page"]
 Rows = Sequence[Mapping[str, Any]]
 FLAT = 0.05  # decades: an error that falls by less in an iteration stalls
 LAST, FASTER = 4, 1.25  # of the last iterations one must multiply the logarithm by so much; first order: 1 + 1 / k
-FLAT = 0.05  # decades: an error that falls by less in an iteration stalls
-LAST, FASTER = 4, 1.25  # of the last iterations one must multiply the logarithm by so much; first order: 1 + 1 / k
-
 
 SOURCE = "Lutz et al., arXiv 2509.19702 (NeurIPS 2025)"
 _TITLES = {

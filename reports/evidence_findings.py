@@ -69,7 +69,7 @@ def swap_finding(analysis: Analysis) -> str:
     if analysis.verdict.recognized and good:
         return (
             f"The {algorithm(analysis)} agrees with the network as a whole, but not layer by layer: it can stand in "
-            f"for {layers_named([s.layer for s in good])} alone, not for {where}{much}"
+            f"for {layers_named([s.layer for s in good])} alone to 1 % of the predictions, not for {where}{much}"
         )
     if len(swaps) == 1:
         left = swaps[0].swapped.fidelity

@@ -15,10 +15,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def measured_table(rows: Rows) -> Table:
-    """Rows of one part of EAGLE; the standard errors stand beside their values."""
+    """Rows of one part of EAGLE; standard errors and intervals stand beside their values."""
     measured = [row for row in rows if "skipped" not in row]
     names = dict.fromkeys(key for row in measured for key in row)
-    header = tuple(name for name in names if not (name.startswith("± ") and name[2:] in names))
+    beside = {name for key in names for name in (f"± {key}", f"{key} interval")}
+    header = tuple(name for name in names if name not in beside)
     return Table(header=header, rows=tuple(tuple(_cell(row, name) for name in header) for row in measured))
 
 
@@ -28,6 +29,8 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
         return DASH
     if error is not None:
         return estimate(value, error)
+    if (bounds := row.get(f"{name} interval")) is not None:
+        return interval(value, tuple(bounds))
     return number(value, 3) if isinstance(value, float) else str(value)
 
 

@@ -175,9 +175,17 @@ def _maps(analysis: Analysis) -> Part | None:
             "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
             "not determined: other maps of the layer have the same effect on the data, or nearly, for example those of "
             "channels that hold the same; the standard error is then larger than the coefficient",
-            *(() if fitted else ("recovered: from the weights alone, so that it has no standard error",)),
+            *(() if fitted else (_without_error(analysis),)),
         ),
     )
+
+
+def _without_error(analysis: Analysis) -> str:
+    """Why the recovered numbers have no standard error."""
+    maps = [c for layer in analysis.layers for c in layer.maps.values()]
+    if all(c.refit is None or c.refit == c.weight for c in maps):
+        return "recovered: from the weights alone, so that it has no standard error"
+    return "recovered: with the weights of its blocks set or fitted together; there is no standard error"
 
 
 def _kind(kind: str) -> str:

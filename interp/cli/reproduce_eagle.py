@@ -12,7 +12,6 @@ import click
 from interp.cli.running import expect_writable, progress_line, run_command
 from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError, did_you_mean
-from interp.reports.numbers import estimate, interval, number
 
 __all__ = ["reproduce_eagle"]
 
@@ -70,12 +69,13 @@ def _print(tables: Mapping[str, Mapping[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from interp.reports.reproduction_tables import measured_table
+
     for name, table in tables.items():
         click.echo(f"{name}: {table['title']}")
-        headings = list(dict.fromkeys(key for row in table["rows"] for key in row if key not in ("skipped", *_BESIDE)))
+        measured = measured_table(table["rows"])
         left = [f"{next(iter(row.values()))}: {row['skipped']}" for row in table["rows"] if "skipped" in row]
-        rows = [[_cell(row, heading) for heading in headings] for row in table["rows"] if "skipped" not in row]
-        columns = dict(zip(headings, zip(*rows, strict=True), strict=False))
+        columns = dict(zip(measured.header, zip(*measured.rows, strict=True), strict=False))
         console = Console(highlight=False)
         for part in _parts(columns, console.width):
             shown = Table(box=None, pad_edge=False, header_style="bold")
@@ -102,17 +102,3 @@ def _parts(columns: Mapping[str, Sequence[str]], width: int) -> list[list[str]]:
 
 
 _KEYS = ("layers run",)
-# These stand beside their values.
-_BESIDE = ("± difference", "± layer by layer", "± error of D", "η interval", "γ interval")
-
-
-def _cell(row: Mapping[str, Any], heading: str) -> str:
-    value, error = row.get(heading), row.get(f"± {heading}")
-    if value is None:
-        return "-"
-    if error is not None:
-        return estimate(value, error)
-    low, high = row.get(f"{heading} interval") or (None, None)
-    if low is not None and high is not None:
-        return interval(value, (low, high))
-    return number(value, 3) if isinstance(value, float) else str(value)

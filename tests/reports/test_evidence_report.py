@@ -32,8 +32,8 @@ def changed(**fields: object) -> Analysis:
     [
         (changed(swaps=made.swaps(3)), "Each layer can be replaced by the recovered algorithm's with no change but"),
         (changed(swaps=made.swaps(3, exact=False)), "stay within 1 % of the network's; leaving any of them"),
-        (changed(swaps=made.swaps(3, wrong=(2,))), "can stand in for layers 0 and 1 alone, not for layer 2 (the error "
-                                                   "rises by up to 5e5)"),
+        (changed(swaps=made.swaps(3, wrong=(2,))), "can stand in for layers 0 and 1 alone to 1 % of the predictions, "
+                                                   "not for layer 2 (the error rises by up to 5e5)"),
         (changed(swaps=made.swaps(2, wrong=(0, 1))), "no single layer of it can stand in"),
         (changed(swaps=made.swaps(1, wrong=(0,))), "In the place of the only layer, the recovered algorithm leaves"),
         (changed(), "No layer was replaced"),
