@@ -42,6 +42,7 @@ _TITLES = {
     "sketched": "Sketched",
     "timing": "CPU time",
 }
+_ELSEWHERE = ("verdict", "zero / error")  # in the titles, where a line has no room for them
 _DRAWN = ("tail",)  # parts whose figure has all their numbers
 
 
@@ -51,7 +52,7 @@ def eagle_page(tables: Mapping[str, Mapping[str, Any]], command: str | None = No
             name=f"part-{name}",
             title=_TITLES.get(name, name),
             finding=str(table.get("title", "")),
-            table=measured_table(table["rows"]),
+            table=measured_table([{k: v for k, v in row.items() if k not in _ELSEWHERE} for row in table["rows"]]),
             notes=skipped_rows(table["rows"]),
         )
         for name, table in tables.items()
@@ -162,7 +163,7 @@ def _depth(rows: Rows) -> Figure:
         legend.append(series)
         data.append(curve(series, points, log=True))
         if own[-1]["zero / error"]:
-            ends.append(f"{number(own[-1]['zero / error'], 2)} ({model})")
+            ends.append(f"{number(own[-1]['zero / error'], 2)} ({model}, {own[-1]['verdict']})")
     depths = layer_axis(sorted({row["layers run"] for row in rows}), "layers run")
     header = ("model", "layers run", "error of D", "network - algorithm", "layer by layer", "the paper's")
     return Figure(

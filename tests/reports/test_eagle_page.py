@@ -18,9 +18,9 @@ TAIL = [
 
 def layer(model: str, run: int, error: float | None) -> dict[str, Any]:
     return {
-        "model": model, "layers run": run, "paper": 1e-4, "difference": 1e-5, "layer by layer": 1e-5,
+        "model": model, "verdict": "gd++", "layers run": run, "paper": 1e-4, "difference": 1e-5, "layer by layer": 1e-5,
         "error of D": error, "± error of D": 0.01,
-        "zero / error": None if error is None else 0.1 / error,
+        "zero / error": None if error is None else 0.1 / error, "η": 0.9, "η interval": [0.8, 1.05],
     }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def test_curves_end_where_there_is_no_number() -> None:
     assert tail.table.rows[2][0] == "2" and len(tail.table.rows) == 3
     full, sketch = depth.panels[0].data
     assert full["y"] == [0.1, 0.002] and sketch["y"] == []
-    assert depth.finding.endswith("divided by 50 (eagle-full)") and len(depth.table.rows) == 3
+    assert depth.finding.endswith("divided by 50 (eagle-full, gd++)") and len(depth.table.rows) == 3
 
 
 def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
@@ -46,7 +46,8 @@ def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
     skipped = {"layers": {"rows": [{"model": "eagle-full", "skipped": "skipped, because no such model ships"}]}}
     assert eagle_figures(skipped) == ()
     eagle_page(tables()).write(tmp_path / "page.html")
-    assert "<h2" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h2" in text and "0.90 [0.80, 1.05]" in text and "interval<" not in text
 
 
 def falling(*errors: float | None) -> str:
