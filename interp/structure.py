@@ -43,7 +43,9 @@ __all__ = [
     "find_sketch",
     "label_weights",
     "machine_maps",
+    "nearest_projector",
     "sketch_maps",
+    "written_weights",
 ]
 
 GAP = 3.0  # least ratio of successive singular values that makes a rank
@@ -55,7 +57,7 @@ SEPARATE = 0.2  # most of the mean weight within machines that the mean weight b
 @dataclass(frozen=True, eq=False)
 class Sketch:
     """``reads[l]`` is Pi_l, the identity where a layer sees all of x, of rank ``ranks[l]``; ``spectra[l]`` the singular
-    values of M_l, relative to the largest. ``writes[l]`` is Pi'_l."""
+    values of M_l, relative to the largest. ``writes[l]`` is Pi'_l, the very same tensor where it is Pi_l."""
 
     reads: tuple[Float[Tensor, "n n"], ...]
     ranks: tuple[int, ...]

@@ -145,7 +145,7 @@ def _adaptation(
         name=name,
         finding=finding,
         description=f"{description} Bars and brackets are 95 % intervals; R² is over prompts, and negative where the "
-        f"mean would predict better. The axes are those of the network: a prediction may leave the plot.",
+        "mean would predict better. The axes are those of the network: a prediction may leave the plot.",
         panels=tuple(panels),
         legend=(_OBSERVED, *(series for series, _, _ in predictions)),
         table=Table(header=header, rows=rows),

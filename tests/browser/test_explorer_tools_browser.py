@@ -182,13 +182,13 @@ def test_limits_shared_by_all_heads_and_of_most_cells(show: Open, pages: dict[st
 def test_colours_follow_the_system_and_the_button(show: Open, scheme: str) -> None:
     opened = show("single", scheme=scheme)
 
-    def brightness() -> tuple[float, float, float]:
+    def brightness() -> list[float]:
         colours = opened.page.evaluate(
             "() => [getComputedStyle(document.body).backgroundColor,"
             " getComputedStyle(document.querySelector('#heat .xtitle')).fill,"
             " document.getElementById('heat').data[0].colorscale[4][1]]"
         )
-        return tuple(sum(map(float, re.findall(r"\d+", c)[:3])) / 765 for c in colours)  # type: ignore[return-value]
+        return [sum(map(float, re.findall(r"\d+", c)[:3])) / 765 for c in colours]
 
     for dark in (scheme == "dark", scheme != "dark"):
         back, ink, zero = brightness()
