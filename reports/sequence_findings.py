@@ -182,10 +182,9 @@ def _maps(analysis: Analysis) -> Part | None:
 
 def _without_error(analysis: Analysis) -> str:
     """Why the recovered numbers have no standard error."""
-    maps = [c for layer in analysis.layers for c in layer.maps.values()]
-    if all(c.refit is None or c.refit == c.weight for c in maps):
-        return "recovered: from the weights alone, so that it has no standard error"
-    return "recovered: with the weights of its blocks set or fitted together; there is no standard error"
+    if analysis.sequences is not None and any(row.kind == "refit" for row in analysis.sequences.compressions):
+        return "recovered: refitted; the data do not fix these one by one, so that they have no standard error"
+    return "recovered: from the weights alone, so that it has no standard error"
 
 
 def _kind(kind: str) -> str:

@@ -63,7 +63,12 @@ def test_an_estimate_that_the_data_leave_open_is_no_number(output: float, stderr
 
 def test_a_column_names_a_standard_error_only_where_there_is_one() -> None:
     bare = of(EMPTY, "maps", with_maps(a=coefficient(0.01, 0.001)))
-    assert bare.table.header[-1] == "recovered" and any("no standard error" in note for note in bare.notes)
+    assert bare.table.header[-1] == "recovered" and "from the weights alone" in bare.notes[-1]
+    refitted = Compression(
+        kind="refit", numbers_per_head=9.0, numbers=9, loss=0.4, stderr=0.1, ratio=1.0, ratio_stderr=0.1, fidelity=0.9
+    )
+    loose = of(dataclasses.replace(EMPTY, compressions=(refitted,)), "maps", with_maps(a=coefficient(0.01, 0.001)))
+    assert loose.notes[-1].startswith("recovered: refitted; the data do not fix these")
     fitted = of(EMPTY, "maps", with_maps(a=coefficient(0.01, 0.001, 0.002)))
     assert fitted.table.header[-1] == "recovered ± stderr" and fitted.table.rows[0][-1] == "0.014 ± 0.002"
 
