@@ -20,15 +20,18 @@ __all__ = [
 
 COUNTS = ("context-half", "context-double")  # shifts that change the number of tokens
 AGREES = 0.01  # predictions that agree to 1 % of their mean square
+FINE = 1e-4  # of a share: a narrower interval would print digits that nobody asks for
 UNLIKE = 0.9  # predictions that have so little in common with others that no more is said of how far off they are
 
 
 def share_text(value: float | None, bounds: tuple[float | None, float | None]) -> str:
-    """A share that is missed, with its interval; it may exceed 1."""
+    """A share that is missed, with its interval where that has a say in the digits; it may exceed 1."""
     if not is_finite(value):
         return DASH
     low, high = bounds
-    return interval(value, bounds) if is_finite(low) and is_finite(high) and low < high else number(value, 2)
+    if is_finite(low) and is_finite(high) and high - low > FINE * abs(value):
+        return interval(value, bounds)
+    return number(value, 2)
 
 
 def weights_finding(found: Behaviour) -> str:

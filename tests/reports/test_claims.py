@@ -194,3 +194,4 @@ def test_provenance_is_for_people_and_its_command_breaks_between_arguments() -> 
 )
 def test_an_interval_has_the_digits_that_show_it(bounds: tuple[float | None, float | None], said: str) -> None:
     assert share_text(0.9993, bounds) == said
+    assert share_text(1.0, (0.999999999986, 1.0)) == "1.0"
