@@ -142,6 +142,7 @@ def test_tokens_and_gram_matrices_agree_with_the_gram_path(fields, layers, heads
     tokens, query = random_tokens(seed + 1, 3, context, spec.width), random_tokens(seed + 2, 3, queries, spec.width)
     keys_gram = tokens.mT @ tokens + (query.mT @ query if keys == "all" else 0)
     trajectory = gram.forward(gram.head_layers(model, context), keys_gram, query)
+    assume(float(trajectory.grams[-1].abs().max()) < 1e6)  # a rare draw explodes: each layer then triples the rounding
 
     output, cache = HookedLinearTransformer(model).run_with_cache(tokens, query)
     sources = context if keys == "context" else context + queries
