@@ -13,8 +13,8 @@ Both are read off the gauge-free weight tensor K (``interp.gauge``), so head ord
 - Pi: M[c, e] = mean_k of the weight of G[y_k, c] in T[y_k, e] is omega_yx Pi. Its rank is where the singular values
   fall most, Pi projects on the leading subspace of M M^T + M^T M. S itself is not determined, only its range;
 - Pi': N[a, b] = sum_ce K[a, b, c, e] Pi[e, c], over x alone, is omega_xx Pi' (r I + Pi) / 2, as K is symmetric in
-  (b, c). Pi' is the projector with a multiple nearest to what that says of omega_xx Pi'. A layer that writes no x has
-  Pi' = Pi;
+  (b, c). Pi' is the projector with a multiple nearest to what that says of omega_xx Pi', but Pi where that lies within
+  Pi and is hardly nearer. A layer that writes no x has Pi' = Pi;
 - machines: W[a, e], the weight of G[a, e] in T[a, e], is omega_xx within a machine and 0 between two. The machines are
   the connected components of what exceeds half of the largest weight.
 """
@@ -50,6 +50,7 @@ __all__ = [
 
 GAP = 3.0  # least ratio of successive singular values that makes a rank
 SAME = 1e-5  # distance of two projectors, in the Frobenius norm, that is rounding
+HARDLY = 0.1  # most of what Pi explains of the written matrix by which a part of Pi may explain more to be passed over
 LINK = 0.5  # of the largest weight between two inputs, from which they are on one machine
 SEPARATE = 0.2  # most of the mean weight within machines that the mean weight between them may have
 
@@ -118,15 +119,23 @@ def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
         rank = int(ratios.argmax()) + 1 if n > 1 and float(ratios.max()) >= GAP else n
         vectors = torch.linalg.eigh(M @ M.mT + M.mT @ M).eigenvectors[:, n - rank :]
         read = vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype)
-        written = nearest_projector(written_weights(layers, layer, spec, read))
-        same = written is None or float((written - read).norm()) < SAME
         reads.append(read)
-        writes.append(read if same or written is None else written)
+        writes.append(_written_projector(written_weights(layers, layer, spec, read), read))
         ranks.append(rank)
         spectra.append(tuple(relative.tolist()))
     if all(rank == reads[0].shape[0] for rank in ranks):
         return "every layer reads all of x"
     return Sketch(tuple(reads), tuple(ranks), tuple(spectra), tuple(writes))
+
+
+def _written_projector(W: Float[Tensor, "n n"], read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """Pi' of a written matrix W, the very tensor ``read`` where it is Pi."""
+    nearest = nearest_projector(W)
+    if nearest is None or float((nearest - read).norm()) < SAME:
+        return read
+    within = float((read @ nearest - nearest).norm()) < SAME
+    explains = [float((W * projector).sum().square() / projector.trace()) for projector in (read, nearest)]
+    return read if within and explains[1] < (1.0 + HARDLY) * explains[0] else nearest
 
 
 def written_weights(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from interp.reports.numbers import DASH, estimate, interval, number, percent
@@ -85,10 +85,14 @@ def _written_sentence(completion: Completion) -> Iterator[str]:
     before = f", earlier ones {percent(mean(earlier))}" if earlier else ""
     ahead = ": they condition columns ahead of their use" if mean(later) > max(mean(own), mean(chance)) else ""
     yield (
-        f"What they condition is another part of x (Π′, of ranks {', '.join(str(row.written_rank) for row in rows)}), "
+        f"What they condition is another part of x (Π′, {_ranks([row.written_rank for row in rows])}), "
         f"where EAGLE has Π′ = Π. On average later layers read {percent(mean(later))} of it, the layer itself "
         f"{percent(mean(own))}{before} ({percent(mean(chance))} for subspaces at random){ahead}"
     )
+
+
+def _ranks(ranks: Sequence[int | None]) -> str:
+    return f"of rank {ranks[0]}" if len(set(ranks)) == 1 else f"of ranks {', '.join(map(str, ranks))}"
 
 
 def completion_sentences(completion: Completion) -> list[str]:
@@ -101,10 +105,9 @@ def completion_sentences(completion: Completion) -> list[str]:
             "out"
         )
     if completion.sketch:
-        ranks = ", ".join(str(row.rank) for row in completion.sketch)
         same = [row.same for row in completion.sketch[1:] if row.same is not None]
         shared = f"; they share {percent(min(same))} or more of the first layer's subspace" if same else ""
-        out.append(f"The layers read x through projections Π of ranks {ranks}{shared}")
+        out.append(f"The layers read x through projections Π {_ranks([row.rank for row in completion.sketch])}{shared}")
         out += _written_sentence(completion)
     if completion.machines is not None:
         held = " | ".join(",".join(map(str, block)) for block in completion.machines.inputs)

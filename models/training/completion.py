@@ -49,7 +49,7 @@ UNUSUAL = 1e-6  # what is rarer has no say in it: a network of four layers explo
 CHUNK = 8192  # prompts in memory at a time, when scoring
 EXPLODED = 1e6  # a prompt with a token entry above it stays as it is, and has a gradient, where float32 would overflow
 
-Factors = Mapping[str, Float[Tensor, "layer 1 D column"]]  # of the first head, as all machines share one set
+Factors = Mapping[str, Float[Tensor, "layer 1 ..."]]  # what is trained, see ``CompletionRecipe.heads``
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,8 @@ def _batch(recipe: CompletionRecipe, count: int, seed: int, step: int) -> _Batch
 def _errors(recipe: CompletionRecipe, factors: Factors, batch: _Batch) -> Float[Tensor, " prompt"]:
     """The mean squared entry of the error of every prompt. The weights stay in factors: that is cheaper than on Gram
     matrices, for there are no more tokens than coordinates."""
-    tokens, seen = batch.tokens, recipe.read_masks()
-    heads = {name: recipe.of_all_machines(factors[name]) for name in _NAMES}
-    W_Q, W_K, W_V, W_P = (heads[name] if name == "W_P" else heads[name] * seen for name in _NAMES)
+    tokens, seen, heads = batch.tokens, recipe.read_masks(), recipe.heads(factors)
+    (W_Q, W_K, W_V), W_P = (heads[name] * seen for name in ("W_Q", "W_K", "W_V")), heads["W_P"]
     for layer in range(recipe.layers):
         # Zeros get no update, and no gradient that is not finite.
         moving = torch.where(tokens.detach().abs().amax((1, 2), keepdim=True) < EXPLODED, tokens, 0.0)
@@ -95,16 +94,12 @@ def _errors(recipe: CompletionRecipe, factors: Factors, batch: _Batch) -> Float[
     return (read - batch.target).square().mean((1, 2))
 
 
-_NAMES = ("W_Q", "W_K", "W_V", "W_P")
-
-
 def _weights(recipe: CompletionRecipe, factors: Factors) -> tuple[Tensor, Tensor]:
     """(P, Q), of equal size in every head and with a positive trace of Q; what is never read, and so never trained, is
     0."""
-    seen = recipe.read_masks()
-    W_Q, W_K, W_V, W_P = (recipe.of_all_machines(factors[name]) for name in _NAMES)
-    P = W_P @ (W_V * seen).mT
-    Q = (W_Q * seen) @ (W_K * seen).mT
+    seen, heads = recipe.read_masks(), recipe.heads(factors)
+    P = heads["W_P"] @ (heads["W_V"] * seen).mT
+    Q = (heads["W_Q"] * seen) @ (heads["W_K"] * seen).mT
     P[-1][:, recipe.spec.channel("x").indices] = 0.0
     sign = torch.where(Q.diagonal(dim1=-2, dim2=-1).sum(-1) < 0, -1.0, 1.0)[..., None, None]
     return balanced(sign * P, sign * Q)

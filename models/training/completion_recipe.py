@@ -6,12 +6,15 @@ name = "eagle-full"
 regime = "full"              full | sketch (queries and keys of ``rank`` columns) | machines (one head per machine)
 layers = 4
 rank = 5                     of the sketch regime
+shared = true                of the sketch regime: one sketch per layer for all that is read and written of x
 [optimiser]                  every field optional, see ``Adam``
 
 Weights are factored as in the paper, Q = W_Q W_K^T and P = W_P W_V^T. Regimes (Lutz et al., section 3 and B.4):
 
 - full: one head, k = D columns;
 - sketch: one head, W_Q and W_K of r columns, W_P and W_V of r + n' columns;
+- sketch, shared: W_Q = W_K = S and, up to the gains g, W_V = (S, I) and W_P = (g_x S, g_y I), as in Algorithm 1, where
+  one S_l of r columns serves for everything. S need not be orthonormal here;
 - machines: head mu reads x_mu, the columns of x that machine mu holds, and y, and writes anywhere. The paper keeps a
   copy of y on every machine; here there is one, which is what equal copies amount to.
 """
@@ -46,6 +49,7 @@ from interp.models.training.fields import (
 __all__ = ["REGIMES", "Adam", "CompletionRecipe"]
 
 REGIMES = ("full", "sketch", "machines")
+GAIN = -0.3  # what the gains of a shared sketch start from: a step of gradient descent is negative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +96,7 @@ class CompletionRecipe:
     regime: str
     layers: int
     rank: int | None = None
+    shared: bool = False
     optimiser: Adam = field(default_factory=Adam)
 
     def __post_init__(self) -> None:
@@ -104,6 +109,8 @@ class CompletionRecipe:
             )
         if self.rank is not None and (not is_count(self.rank) or self.rank > self.task.dim):
             raise LayoutError(f"model.rank is {self.rank!r}, expected 1 to {self.task.dim}")
+        if self.shared and self.regime != "sketch":
+            raise LayoutError(f"model.shared is True in regime {self.regime!r}; only sketch has one to share")
         if (self.regime == "machines") != (self.task.machines > 1):
             raise LayoutError(
                 f"task.machines is {self.task.machines} in regime {self.regime!r}; only machines needs them"
@@ -121,32 +128,61 @@ class CompletionRecipe:
     def from_dict(cls, fields: Mapping[str, Any]) -> CompletionRecipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
         given = parts(fields)
-        model = table(given["model"], "model", ["regime", "layers", "rank"])
+        model = table(given["model"], "model", ["regime", "layers", "rank", "shared"])
         model_field(model, "regime", "layers")
+        if not isinstance(model.get("shared", False), bool):
+            raise LayoutError(f"model.shared is {model['shared']!r}, expected true or false")
         task = MatrixCompletion.from_dict(given["task"])
         return cls(name=given["name"], task=task, optimiser=Adam.from_dict(given.get("optimiser", {})), **model)
 
     def to_dict(self) -> dict[str, Any]:
-        model = {"regime": self.regime, "layers": self.layers}
+        model: dict[str, Any] = {"regime": self.regime, "layers": self.layers}
+        if self.rank is not None:
+            model["rank"] = self.rank
+        if self.shared:
+            model["shared"] = True
         return {
             "name": self.name,
             "task": self.task.to_dict(),
-            "model": model if self.rank is None else {**model, "rank": self.rank},
+            "model": model,
             "optimiser": dataclasses.asdict(self.optimiser),
         }
 
     def initial(self) -> dict[str, Tensor]:
-        """The factors W_Q, W_K, W_P, W_V of the first head, each (layer, 1, D, columns), from the recipe's seed."""
-        width = self.spec.width
+        """What is trained, from the recipe's seed: the factors W_Q, W_K, W_P, W_V of the first head, each (layer, 1, D,
+        columns), or those of a shared sketch: S (layer, 1, d, r) and the two gains (layer, 1, 2, 1)."""
+        plan, width = self.optimiser, self.spec.width
+        generator = torch.Generator().manual_seed(plan.seed)
+        if self.shared:
+            S = torch.randn(self.layers, 1, self.task.dim, self.rank or 0, generator=generator)
+            return {"S": plan.initial * S, "gain": torch.full((self.layers, 1, 2, 1), GAIN)}
         columns = (width, width) if self.rank is None else (self.rank, self.rank + self.task.outputs)
-        generator = torch.Generator().manual_seed(self.optimiser.seed)
         sizes = {"W_Q": columns[0], "W_K": columns[0], "W_P": columns[1], "W_V": columns[1]}
         return {
-            name: self.optimiser.initial * torch.randn(self.layers, 1, width, size, generator=generator)
+            name: plan.initial * torch.randn(self.layers, 1, width, size, generator=generator)
             for name, size in sizes.items()
         }
 
-    def of_all_machines(self, first: Float[Tensor, "layer 1 D column"]) -> Float[Tensor, "layer head D column"]:
+    def heads(self, trained: Mapping[str, Float[Tensor, "layer 1 ..."]]) -> dict[str, Float[Tensor, "layer head D _"]]:
+        """W_Q, W_K, W_P and W_V of all heads."""
+        if self.shared:
+            return self._of_sketch(trained["S"], trained["gain"])
+        return {name: self._of_all_machines(value) for name, value in trained.items()}
+
+    def _of_sketch(
+        self, S: Float[Tensor, "layer 1 d r"], gain: Float[Tensor, "layer 1 2 1"]
+    ) -> dict[str, Float[Tensor, "layer 1 D _"]]:
+        outputs = self.task.outputs
+        label = torch.eye(outputs).expand(self.layers, 1, outputs, outputs)
+        read = torch.nn.functional.pad(S, (0, 0, 0, outputs))
+        return {
+            "W_Q": read,
+            "W_K": read,
+            "W_V": _block_diagonal(S, label),
+            "W_P": _block_diagonal(gain[:, :, :1] * S, gain[:, :, 1:] * label),
+        }
+
+    def _of_all_machines(self, first: Float[Tensor, "layer 1 D column"]) -> Float[Tensor, "layer head D column"]:
         """The factors of every machine's head from those of the first: one set of transformations is shared, up to the
         names of the machines (appendix B.4). Machine mu + k is to head mu what machine k is to head 0."""
         dim, machines = self.task.dim, self.task.machines
@@ -157,3 +193,8 @@ class CompletionRecipe:
     def read_masks(self) -> Float[Tensor, "head D 1"]:
         """1 where a head can read a token's coordinate, by any of W_Q, W_K and W_V, else 0."""
         return torch.nn.functional.pad(self.task.machine_masks, (0, self.task.outputs), value=1.0).float()[..., None]
+
+
+def _block_diagonal(x: Float[Tensor, "layer 1 d r"], y: Float[Tensor, "layer 1 k k"]) -> Float[Tensor, "layer 1 D _"]:
+    above = torch.nn.functional.pad(x, (0, y.shape[-1], 0, 0))
+    return torch.cat([above, torch.nn.functional.pad(y, (x.shape[-1], 0, 0, 0))], 2)

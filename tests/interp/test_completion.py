@@ -16,7 +16,7 @@ from planting_eagle import REGIMES, PlantedEagle
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.cli.main import main
-from interp.models.gram import head_layers
+from interp.models.gram import HeadLayers, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis, RecoveredCompletion
@@ -85,6 +85,20 @@ def test_the_subspaces_of_a_sketch_are_recovered(apart: bool) -> None:
     for layer, maps in enumerate(sketch_maps(planted.model.spec, found)):
         numbers = [m.by_weights(layers, layer, planted.model.spec) for m in maps if isinstance(m, SketchMap)]
         assert numbers == pytest.approx([float(planted.xx[layer]), float(planted.yx[layer])], rel=1e-8)
+
+
+def test_a_sketch_that_is_not_orthonormal_writes_what_it_reads() -> None:
+    """T = -S S^T Sigma S S^T: the eigenvalues of S S^T differ, so a part of its range is nearer to them."""
+    n, r = 6, 3
+    frame = torch.linalg.qr(torch.randn(n, r, generator=torch.Generator().manual_seed(5), dtype=torch.float64))[0]
+    K = frame @ torch.tensor([1.0, 0.8, 0.4], dtype=torch.float64).diag() @ frame.mT
+    assert float(nearest_projector(K @ K).trace()) == pytest.approx(2.0)
+    P, Q = torch.zeros(2, 2, 1, n + 2, n + 2, dtype=torch.float64)
+    P[:, 0, :n, :n], Q[:, 0, :n, :n] = -K, K
+    P[:, 0, n:, n:] = -torch.eye(2, dtype=torch.float64)
+    found = find_sketch(HeadLayers(P=P, Q=Q, scale=1.0, residual=1.0), planting_eagle.plant("sketch", 0).model.spec)
+    assert isinstance(found, Sketch) and all(w is read for w, read in zip(found.writes, found.reads, strict=True))
+    torch.testing.assert_close(found.reads[0], frame @ frame.mT, rtol=0, atol=1e-8)
 
 
 def test_a_layer_may_condition_other_columns_than_it_reads() -> None:

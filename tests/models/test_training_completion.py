@@ -24,14 +24,19 @@ FIELDS = {
 }
 
 
+SHARED = "sketch, shared"
+
+
 def recipe(regime: str = "full", **optimiser: object) -> CompletionRecipe:
     task = {**FIELDS["task"], **({"machines": 3} if regime == "machines" else {})}
-    model = {"regime": regime, "layers": 2, **({"rank": 2} if regime == "sketch" else {})}
+    model: dict[str, object] = {"regime": regime.split(",")[0], "layers": 2}
+    if model["regime"] == "sketch":
+        model |= {"rank": 2, **({"shared": True} if regime == SHARED else {})}
     fields = {**FIELDS, "task": task, "model": model, "optimiser": {**FIELDS["optimiser"], **optimiser}}
     return CompletionRecipe.from_dict(fields)
 
 
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", [*REGIMES, SHARED])
 def test_the_loss_falls_and_the_regime_holds(regime: str) -> None:
     trained = train(recipe(regime, steps=200, initial=0.2))
     mse = trained.model.spec.provenance["mse"]
@@ -40,6 +45,10 @@ def test_the_loss_falls_and_the_regime_holds(regime: str) -> None:
     P, Q = trained.model.P, trained.model.Q
     if regime == "sketch":
         assert int(torch.linalg.matrix_rank(Q[0, 0])) == 2 and int(torch.linalg.matrix_rank(P[0, 0])) == 4
+    if regime == SHARED:
+        read, written = (K[0, 0, :6, :6] / K[0, 0, :6, :6].norm() for K in (Q, -P))
+        torch.testing.assert_close(written, read, rtol=1e-4, atol=1e-6)  # float32
+        assert int(torch.linalg.matrix_rank(read, rtol=1e-5)) == 2
     if regime == "machines":
         assert P.shape[1] == 3
         for machine in range(3):
@@ -119,7 +128,7 @@ def test_kernel_matrices_are_trained_on_as_they_are() -> None:
     assert bool((weight == 1).all())
 
 
-@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("regime", [*REGIMES, SHARED])
 def test_the_factored_pass_is_that_of_the_network(regime: str) -> None:
     """Up to float32, whose epsilon of 1e-7 a few hundred terms may multiply."""
     plan = recipe(regime, initial=0.3)
@@ -174,6 +183,8 @@ def test_shipped_recipes_are_the_papers(name: str) -> None:
         ("model", {"regime": "full", "layers": 2, "rank": 2}, "model.rank is 2"),
         ("model", {"regime": "sketch", "layers": 2, "rank": 7}, "1 to 6"),
         ("model", {"regime": "sketch", "layers": 2, "rank": True}, "model.rank is True"),
+        ("model", {"regime": "full", "layers": 2, "shared": True}, "model.shared is True in regime 'full'"),
+        ("model", {"regime": "sketch", "layers": 2, "rank": 2, "shared": 1}, "model.shared is 1"),
         ("model", {"regime": "machines", "layers": 2}, "task.machines is 1"),
         ("model", {"regime": "full", "layers": 0}, "model.layers is 0"),
         ("model", {"regime": "full"}, "no model.layers"),

@@ -29,7 +29,7 @@ def test_one_sketch_for_reading_and_writing_is_said_to_be_eagles() -> None:
 def test_what_is_conditioned_is_compared_with_what_is_read_before_and_after() -> None:
     text = said("another part of x", read_by=AHEAD)
     # later: (.9 + .7 + .8) / 3; itself: (.5 + .3) / 2; earlier: .2; at random: 2 of 4 directions
-    for part in ("ranks 2, 2)", "later layers read 80 %", "itself 40 %", "earlier ones 20 %", "50 % for subspaces at"):
+    for part in ("of rank 2)", "later layers read 80 %", "itself 40 %", "earlier ones 20 %", "50 % for subspaces at"):
         assert part in text
     assert text.endswith("they condition columns ahead of their use")
     assert "ahead" not in said("another part of x", read_by=BEHIND)
