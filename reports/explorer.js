@@ -297,12 +297,17 @@
         : { m: "P", part: "file", cell: [starts[c.row], starts[c.keyRow]] }]),
   ];
 
-  /* "layer 3 head 1" is both; anything else must hold all words. */
+  /* "layer 3 head 1" is both, "layer 3 x" what "x" finds, in that layer; anything else must hold all words. */
   function found(text) {
     const wanted = text.trim().toLowerCase();
     if (!wanted) return [];
     const both = /^l(?:ayer)?\s*(\d+)[\s,]+h(?:ead)?\s*(\d+)$/.exec(wanted);
     if (both && Number(both[1]) < layers && Number(both[2]) < heads) return [[`layer ${both[1]}, head ${both[2]}`, { layer: Number(both[1]), head: Number(both[2]) }]];
+    const within = /^l(?:ayer)?\s*(\d+)[\s,]+(.+)$/.exec(wanted);
+    if (within && Number(within[1]) < layers) {
+      const layer = Number(within[1]), inside = found(within[2]).filter(([, fields]) => fields.layer === undefined);
+      return inside.map(([name, fields]) => [`layer ${layer}, ${name}`, { layer, ...fields }]);
+    }
     const words = wanted.replace(/^([lh])\s*(\d+)$/, (_, what, n) => `${what === "l" ? "layer" : "head"} ${n}`).split(/\s+/);
     const hits = everything.filter(([name]) => words.every((word) => name.toLowerCase().includes(word)));
     const whole = (name) => words.every((word) => name.toLowerCase().split(/[\s()]+/).includes(word));

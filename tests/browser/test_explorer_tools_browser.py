@@ -65,6 +65,8 @@ def test_search(show: Open) -> None:
         ("layer 2 head 1", "Q: layer 2, head 1", None),
         ("l1", "Q: layer 1, head 1", None),
         ("x[2]", "Q: layer 1, head 1", "Cell x[2], x[2]"),
+        ("layer 2 x[1]", "Q: layer 2, head 1", "Cell x[1], x[1]"),
+        ("l1 x[0]", "Q: layer 1, head 1", "Cell x[0], x[0]"),
         ("omega_yx", "G copied in place, all heads: layer 1", "Cell y, x[0]"),
         ("tau_x:yy", "Traces of G, all heads: layer 1", "Cell x[0], y"),
     ):
