@@ -36,6 +36,7 @@ PAPER_LAYERS = {
     "eagle-machines": (0.0, 0.62e-4, 1.40e-4, 1.28e-4, 1.32e-4),
     "eagle-sketch": (0.0, 0.01e-4, 0.02e-4, 0.13e-4, 0.14e-4),
     "eagle-sketch-l12": (None,) * 13,  # the paper has four layers
+    "eagle-sketch-shared": (None,) * 21,
 }
 # eta = 1/3, gamma = 1, relative squared error 1e-18, n = d = 100: what the theory's step sizes need.
 REFERENCE_ITERATIONS = {1: 10, 2: 16, 3: 21, 4: 27, 5: 32}
@@ -46,7 +47,7 @@ PAPER_SECONDS = {"dwt_1007": (0.64, 0.902, 4.65, 9.73), "Maragal_4": (0.625, 0.8
 TAIL, TAIL_ITERATIONS = (1, 3, 5), 36  # decades of the condition number; all solvers at the second
 SOLVERS = {"newton-schulz": "Newton-Schulz", "cg": "CG", "gd": "GD"}
 ROUNDING = 1e-25  # a relative squared error that is rounding
-PROMPTS = 1024  # that a network is analysed on
+PROMPTS = 4096  # that a network is analysed on, as by default
 TOO_LARGE = ("Maragal_5", "pf2177", "bcsstm13", "162bit", "N_pid")
 
 Row = dict[str, Any]

@@ -8,7 +8,14 @@ from statistics import mean
 from interp.reports.numbers import DASH, estimate, interval, number, percent
 from interp.results import Completion, ScalingLaw
 
-__all__ = ["agreement_rows", "completion_finding", "completion_sentences", "law_rows", "step_sentence"]
+__all__ = [
+    "agreement_finding",
+    "agreement_rows",
+    "completion_finding",
+    "completion_sentences",
+    "law_rows",
+    "step_sentence",
+]
 
 
 SAME = 1e-6  # of 1: a share of all, but for rounding
@@ -51,6 +58,20 @@ def law_rows(law: ScalingLaw) -> list[tuple[str, str, str, str]]:
         )
         for p in law.points
     ]
+
+
+def agreement_finding(completion: Completion) -> str:
+    known = [row for row in completion.agreement if row.difference is not None]
+    if len(known) < len(completion.agreement):
+        return "Run in the network's place, the algorithm explodes"
+    most = max(known, key=lambda row: row.difference or 0.0)
+    if not most.difference:
+        return "Run in the network's place, the algorithm has the network's tokens, to rounding"
+    return (
+        "Run in the network's place, the algorithm is off its tokens by a mean squared entry of "
+        f"{estimate(most.difference, most.difference_stderr)} at most, after {most.layer} "
+        f"layer{'s' * (most.layer != 1)}"
+    )
 
 
 def agreement_rows(completion: Completion) -> list[tuple[str, str, str, str]]:

@@ -12,7 +12,7 @@ from interp.reports.adaptation_figures import omega_figure, shrinkage_figure, st
 from interp.reports.behaviour_figures import shift_figure, trajectory_figure
 from interp.reports.closed_form_figures import division_figure, rescaled_figure
 from interp.reports.coefficient_figures import coefficient_figure, preconditioner_figure
-from interp.reports.completion_figures import eagle_figure
+from interp.reports.completion_figures import agreement_figure, law_figure
 from interp.reports.evidence_figures import absorption_figure, interpolation_figure, stress_figure, swap_figure
 from interp.reports.implicit_figures import distance_figure, filter_figure, momentum_figure
 from interp.reports.loss_figures import depth_figure, depth_profile_figure, loss_figure, profile_figure
@@ -30,7 +30,8 @@ _MAKERS = (
     rescaled_figure,
     loss_figure,
     depth_figure,
-    eagle_figure,
+    law_figure,
+    agreement_figure,
     swap_figure,
     interpolation_figure,
     stress_figure,

@@ -69,6 +69,8 @@ _REFERENCES = {  # that the loss ladder need not have
 }
 DEAD = "never reaches the output, so nothing is claimed about it"
 ZERO = "the output estimate is not distinguishable from 0 at 95 %"
+DETAILS = "the JSON document has against what each trades off"
+MOST_DETAILS = 4  # more remarks of one kind are too many to read
 FAR = 10  # the largest estimate of a coefficient beside the smallest, from which its value is open
 ROUNDING = 1e-12  # a loss this many times smaller than another is 0 as far as float64 can tell
 
@@ -270,15 +272,24 @@ def coefficient_rows(analysis: Analysis) -> tuple[CoefficientRow, ...]:
 
 
 def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
-    """Every remark once, with the coefficients that it is about."""
-    where: dict[Remark, list[str]] = {}
+    """Every remark once, with the coefficients that it is about; where many differ only in what comes after the first
+    semicolon, as one."""
+    where: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for row in rows:
         for remark in row.remarks:
-            where.setdefault(remark, []).append(f"{row.symbol} of layer {row.layer}")
-    return tuple(
-        f"{remark.short}: {remark.full}" if remark.full == DEAD else f"{listed(places)}, {remark.short}: {remark.full}"
-        for remark, places in where.items()
-    )
+            said, _, details = remark.full.partition("; ")
+            where.setdefault((remark.short, said), []).append((details, f"{row.symbol} of layer {row.layer}"))
+    out = []
+    for (short, said), found in where.items():
+        kinds = list(dict.fromkeys(details for details, _ in found))
+        if len(kinds) > MOST_DETAILS:
+            found = [(DETAILS, place) for _, place in found]
+            kinds = [DETAILS]
+        for details in kinds:
+            full = f"{said}; {details}" if details else said
+            places = listed([place for known, place in found if known == details])
+            out.append(f"{short}: {full}" if full == DEAD else f"{places}, {short}: {full}")
+    return tuple(out)
 
 
 def coefficient_finding(analysis: Analysis) -> str:

@@ -15,7 +15,13 @@ from interp.checkpoints.zoo import zoo_names
 GOLDEN = Path(__file__).parent / "golden" / "zoo"
 
 
-LARGE = ("eagle-sketch-l12", "lsa-4-contracting", "lsa-4-fixed", "lsa-6-key-40")  # about a minute each
+LARGE = (
+    "eagle-sketch-l12",
+    "eagle-sketch-shared",
+    "lsa-4-contracting",
+    "lsa-4-fixed",
+    "lsa-6-key-40",
+)  # about a minute each
 
 
 @pytest.mark.parametrize(

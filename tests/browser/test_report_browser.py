@@ -322,7 +322,17 @@ def test_without_scripts_the_tables_are_there(open_report: Open) -> None:
 
 def test_a_page_can_hold_every_figure(open_report: Open) -> None:
     drawn = plots(open_report("everything"))
-    for figure in ("swaps", "interpolation", "stress", "absorption", "trajectory", "shifts", "eagle", "remainder"):
+    for figure in (
+        "swaps",
+        "interpolation",
+        "stress",
+        "absorption",
+        "trajectory",
+        "shifts",
+        "law",
+        "agreement",
+        "remainder",
+    ):
         assert any(plot.startswith(f"plot-{figure}") for plot in drawn), figure
 
 

@@ -9,7 +9,8 @@ import pytest
 import synthetic_analyses
 from synthetic_completion import completion
 
-from interp.reports.completion_findings import completion_sentences
+from interp.reports.completion_figures import agreement_figure, law_figure
+from interp.reports.completion_findings import agreement_finding, completion_sentences
 from interp.reports.html import render_report
 from interp.results import RecoveredCompletion
 
@@ -59,3 +60,30 @@ def test_the_formulas_of_a_page_are_those_of_its_regime(regime: str, written: ob
     assert f"&nbsp;{formula}" in page
     assert ("⟨α, Π <i>x<sub>i</sub></i>⟩" in page) is (regime == "sketch")
     assert ("Π′ Σ" in page) is (written is not None)
+
+
+def test_the_law_is_drawn_with_its_intervals_and_without_what_is_not_known() -> None:
+    figure = law_figure(replace(synthetic_analyses.analysis(), completion=completion()))
+    assert figure is not None and figure.finding.startswith("The scaling law of EAGLE holds")
+    eta, gamma = figure.panels[0].data
+    assert eta["x"] == [0, 1] and eta["y"] == pytest.approx([0.8, 0.9]) and gamma["x"] == [0, 1, 2]
+    assert [y + bar for y, bar in zip(gamma["y"], gamma["error_y"]["array"], strict=True)] == pytest.approx([0.6] * 3)
+    lines = figure.panels[0].layout["shapes"]
+    assert [line["y0"] for line in lines] == [0.85, 0.5] and lines[0]["line"]["color"] == eta["marker"]["color"]
+    assert figure.table.rows[2][2] == "—"
+    none = replace(completion(), laws=())
+    assert law_figure(replace(synthetic_analyses.analysis(), completion=none)) is None
+    wrong = replace(completion().laws[0], points=tuple(replace(p, gamma=-0.5) for p in completion().laws[0].points))
+    backwards = law_figure(replace(synthetic_analyses.analysis(), completion=replace(completion(), laws=(wrong,))))
+    assert backwards is not None and backwards.panels[0].data[1]["y"] == []
+
+
+def test_the_agreement_is_said_by_its_worst_layer() -> None:
+    found = completion()
+    assert agreement_finding(found).endswith("a mean squared entry of (8.00 ± 0.10)e-4 at most, after 3 layers")
+    same = tuple(replace(row, difference=0.0, difference_stderr=0.0) for row in found.agreement)
+    assert agreement_finding(replace(found, agreement=same)).endswith("the network's tokens, to rounding")
+    lost = (replace(found.agreement[0], difference=None), *found.agreement[1:])
+    assert agreement_finding(replace(found, agreement=lost)).endswith("explodes")
+    figure = agreement_figure(replace(synthetic_analyses.analysis(), completion=found))
+    assert figure is not None and len(figure.table.header) == len(figure.table.rows[0]) == 4

@@ -39,6 +39,23 @@ def test_remarks(change: dict[str, object], expected: list[str]) -> None:
     assert shorts(dataclasses.replace(CLEAR, **change)) == expected  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("count", [2, 9])
+def test_remarks_that_differ_in_details_are_one_when_there_are_many(count: int) -> None:
+    rows = [
+        findings.CoefficientRow(
+            layer=layer, symbol="ω_xx", output="1", weight="1", refit="1", live=True,
+            remarks=(findings.Remark("undetermined", f"no refit; it trades off against yx of layer {layer}"),),
+        )
+        for layer in range(count)
+    ]  # fmt: skip
+    lines = findings.remark_lines(rows)
+    if count == 2:
+        assert lines[1] == "ω_xx of layer 1, undetermined: no refit; it trades off against yx of layer 1"
+    else:
+        assert len(lines) == 1 and lines[0].startswith("ω_xx of layer 0, ω_xx of layer 1, ω_xx of layer 2 and 6 more,")
+        assert lines[0].endswith("undetermined: no refit; the JSON document has against what each trades off")
+
+
 def with_losses(network: float | None, recovered: float | None) -> Analysis:
     base = synthetic_analyses.analysis()
     losses = tuple(
