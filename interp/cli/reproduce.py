@@ -31,13 +31,12 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
     are the groups losses, compression and probes, measured on the models that ship, and training, half an hour).
 
     In versatile a cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135
-    (levels).
-    Cells that the results file already holds are not trained again, an interrupted cell goes on where it stopped, and
-    each trained model is written beside the results.
+    (levels). Cells that the results file already holds are not trained again, an interrupted cell goes on where it
+    stopped, and each trained model is written beside the results.
 
-    In eagle (Lutz et al. 2025, matrix completion) it is a part: layers, iterations, tail, distributed, sketched or
-    timing.
-    Those of closed-form are construction (measured, not trained), context and all (twelve seeds each).
+    In eagle (Lutz et al. 2025, matrix completion) it is a part: layers (minutes), iterations, tail, distributed,
+    sketched or timing. Those of closed-form are construction (measured, not trained), context and all (twelve seeds
+    each).
     """
     out = f"{paper}.json" if out is None else out
     if paper == "closed-form":

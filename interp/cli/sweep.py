@@ -36,8 +36,7 @@ def command(
     """Analyse CHECKPOINTS (paths, folders of them, zoo:NAME), as ``interp-probe CHECKPOINT`` does each.
 
     A document that FOLDER holds already, of the same file, --spec, settings and version of this tool, is not made
-    again. Exit code 5 when one or more
-    checkpoints could not be analysed; the others are.
+    again. Exit code 5 when one or more checkpoints could not be analysed; the others are.
     """
     names = checkpoints_of(checkpoints)
     folder = expect_folder("--out", out)

@@ -88,6 +88,21 @@ def test_the_update_is_the_papers() -> None:
         torch.testing.assert_close(after.D - problem.D, -W @ N @ problem.C)
 
 
+def test_the_error_falls_along_every_direction_though_that_of_d_may_rise() -> None:
+    """D_l - D* = -W* N_l C_0, and N_l shrinks every singular direction of A in every iteration; along several at once
+    the errors of D add up with signs."""
+    problem = planted_completion(100, 100, outputs=2, queries=2, kappa=1e5, seed=5)
+    U = torch.linalg.svd(problem.A)[0]
+    rows = list(islice(eagle(problem.A, problem.B, problem.C), 33))
+    along = torch.stack([(U.mT @ state.C).norm(dim=1) for state in rows])  # of N_l C_0
+    assert bool((along[1:] <= along[:-1] * (1 + 1e-9) + 1e-13).all())
+    errors = [float(problem.error(state.D)) for state in rows]
+    assert any(after > before for before, after in pairwise(errors))
+    W = (problem.B @ torch.linalg.pinv(problem.A, rtol=1e-14)) @ U
+    for state in rows[:25:6]:
+        torch.testing.assert_close(problem.D - state.D, W @ (U.mT @ state.C), rtol=0, atol=1e-8 * float(W.norm()))
+
+
 def test_the_excess_of_the_condition_number_is_squared() -> None:
     """theta' = theta^2 (3 + 4 theta) / (2 + 3 theta)^2 <= 3/4 theta^2, theta = kappa(E) - 1 (lemma 7)."""
     problem = small(kappa=5.0)
