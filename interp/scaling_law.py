@@ -10,10 +10,12 @@ The largest of a batch has a heavy tail: from batch to batch it varies by a fift
 has learned from its own batches. So the norm of a layer is the median over fresh batches, and ``scatter`` is by how
 much the logarithm of one batch, beside those of its other layers, is off it (from the median absolute deviation).
 
-The law holds when every layer is within a factor ``WITHIN`` of the mean, or ``ERRORS`` standard errors; when what it
-leaves of the sum of squares of the logarithms of the steps over the layers is no more than ``LEFT`` of it beyond what
-the scatter explains; and, whatever the scatter, no more than ``MOST`` of it: a law that leaves more says less about the
-steps than it leaves open. Equal steps are no law, whatever the norms do.
+The law holds when every layer is within a factor ``WITHIN`` of the mean, or ``ERRORS`` standard errors; and when what
+it leaves of the sum of squares of the logarithms of the steps over the layers is no more than ``LEFT`` of it, beyond
+``SCATTERED`` times what the scatter alone would leave on average. Where the norms hardly change over the layers, as
+those of a few sketched layers, a law may hold that leaves more than ``MOST`` of it, if all layers are within that
+factor, however large their errors; ``why`` then says that equal steps would fit as well. Steps that are exactly equal
+are no law, whatever the norms do.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ from interp.unrolling import label_indices
 __all__ = ["Norms", "batch_norms", "eagle_law", "scaling_laws"]
 
 WITHIN = 1.5  # most that a layer may be off the mean, as a factor
-LEFT = 0.2  # share of the steps' sum of squares that the law may leave beyond what scatter explains …
-MOST = 0.5  # … and in any case
+LEFT = 0.2  # share of the steps' sum of squares that the law may leave …
+SCATTERED = 3.0  # … beyond this many times the mean of what scatter leaves; the largest of a batch has a heavy tail
+MOST = 0.5  # share from which the law says less about the steps than it leaves open
 ERRORS = 3.0  # standard errors that a layer may be off instead
 CONSTANT = 1e-6  # sum of squares of those logarithms below which the steps are all the same
 BATCH, BATCHES = 1024, 16
@@ -222,10 +225,12 @@ def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamm
         why = "all layers take the same steps"
     elif beyond[worst] > 0:
         why = f"{(*eta, *gamma)[worst].name} is off by a factor of {math.exp(abs(off[worst])):.2f}"
-    elif left > min(LEFT * total + sum(e**2 for e in errors), MOST * total):
+    elif left > LEFT * total + SCATTERED * sum(e**2 for e in errors) or (left > MOST * total and spread > WITHIN):
         why = f"it leaves {100 * left / total:.0f} % of how the steps change over the layers"
     else:
         holds, why = True, f"no layer is off by more than a factor of {spread:.2f}"
+        if left > MOST * total:
+            why += ", but |A| changes so little that equal steps would fit as well"
     return law(
         why, holds, [_interval_of_mean(eta), _interval_of_mean(gamma)], eta=math.exp(means[0]),
         gamma=math.exp(means[1]), spread=spread, explained=explained, slope=slope, slope_stderr=error,

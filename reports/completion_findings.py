@@ -112,6 +112,10 @@ def _written_sentence(completion: Completion) -> Iterator[str]:
     )
 
 
+def _share(explained: float | None) -> str:
+    return "nothing" if explained is not None and explained <= 0 else percent(explained)
+
+
 def _ranks(ranks: Sequence[int | None]) -> str:
     return f"of rank {ranks[0]}" if len(set(ranks)) == 1 else f"of ranks {', '.join(map(str, ranks))}"
 
@@ -122,7 +126,7 @@ def completion_sentences(completion: Completion) -> list[str]:
     if law is not None and law.slope is not None:
         out.append(
             f"log(-ω) rises with log(1/|A|²) by {estimate(law.slope, law.slope_stderr)} over the layers (the law: 1); "
-            f"|A|² explains {percent(law.explained)} of how the steps change. The last ω_xx is never read, and is left "
+            f"|A|² explains {_share(law.explained)} of how the steps change. The last ω_xx is never read, and is left "
             "out"
         )
     if completion.sketch:

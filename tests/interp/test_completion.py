@@ -87,6 +87,13 @@ def test_the_subspaces_of_a_sketch_are_recovered(apart: bool) -> None:
         assert numbers == pytest.approx([float(planted.xx[layer]), float(planted.yx[layer])], rel=1e-8)
 
 
+@pytest.mark.parametrize("seed", [3, 8, 10])
+def test_sketched_eagle_is_named_where_the_norms_seen_hardly_change(seed: int) -> None:
+    """Random sketches see as much of A late as early, and the planted norms are the largest of one batch."""
+    result = analysed(planting_eagle.plant("sketch", seed=seed).model)
+    assert result.verdict.algorithm == "eagle", result.completion
+
+
 def test_a_sketch_that_is_not_orthonormal_writes_what_it_reads() -> None:
     """T = -S S^T Sigma S S^T: the eigenvalues of S S^T differ, so a part of its range is nearer to them."""
     n, r = 6, 3

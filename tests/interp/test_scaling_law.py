@@ -82,6 +82,15 @@ def test_a_law_that_leaves_more_than_it_says_is_none(shape: BasisFamily, scatter
     assert not law.holds and law.explained is not None and law.explained < 1.0 - MOST
 
 
+def test_where_norms_hardly_change_the_law_holds_and_says_that_equal_steps_would_too(shape: BasisFamily) -> None:
+    norms, off = torch.linspace(1.0, 0.9, 4, dtype=torch.float64), [[1.0, 1.2, 0.9, 1.0], [0.9, 1.1, 1.2, 1.0]]
+    law = judged(shape, off, 0.2, norms)
+    assert law.holds and law.explained is not None and law.explained < 1.0 - MOST
+    assert law.why.endswith("equal steps would fit as well")
+    assert not judged(shape, off, 0.01, norms).holds  # the norms are known, and do not account for the steps
+    assert not judged(shape, [[1.0, 2.0, 0.5, 1.0], [0.5, 1.0, 2.0, 1.0]], 0.4, norms).holds
+
+
 def test_the_means_over_layers_come_with_their_errors(shape: BasisFamily) -> None:
     """Student's interval of the logarithms, and what is not known of the norms where layers are no further apart."""
     law = judged(shape, [[1.2, 1.0, 1 / 1.2, 1.0], [1.1, 1 / 1.1, 1.1, 1 / 1.1]])

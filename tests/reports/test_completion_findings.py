@@ -87,3 +87,9 @@ def test_the_agreement_is_said_by_its_worst_layer() -> None:
     assert agreement_finding(replace(found, agreement=lost)).endswith("explodes")
     figure = agreement_figure(replace(synthetic_analyses.analysis(), completion=found))
     assert figure is not None and len(figure.table.header) == len(figure.table.rows[0]) == 4
+
+
+def test_a_law_that_explains_less_than_nothing_explains_nothing() -> None:
+    found = completion()
+    flat = replace(found, laws=(replace(found.laws[0], explained=-1.58),))
+    assert any("|A|² explains nothing of how the steps change" in s for s in completion_sentences(flat))
