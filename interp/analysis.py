@@ -12,35 +12,43 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from interp.absorption import absorption
-from interp.behaviour import describe_behaviour
-from interp.causal import causal_checks
+from interp.algebra.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.checkpoints.opening import Checkpoint
-from interp.closed_form.analysis import analyse_simple_regression
-from interp.closed_form.identification import is_simple
-from interp.completion import completion_panel, describe_completion, implicit_completion
-from interp.estimates import predict
-from interp.evidence import classical_panel, implicit_models, tuned_baselines
-from interp.identification import Candidate
-from interp.identified import Identified, Subject, identify, open_subject
-from interp.linear_prompts import gram_prompts, linear_prompts, usable
-from interp.losses import Panel, affordable_prompts, depth_label, labels_of, solves_task, squared_errors, summarise
+from interp.evidence.absorption import absorption
+from interp.evidence.behaviour import describe_behaviour
+from interp.evidence.completion import completion_panel, describe_completion, implicit_completion
+from interp.evidence.implicit_weights import classical_panel, implicit_models, tuned_baselines
+from interp.evidence.interventions import causal_checks
+from interp.evidence.preconditioner import describe_preconditioners
+from interp.evidence.probing import default_probes
+from interp.evidence.regression import describe_regression
+from interp.evidence.replacement import Bench, affordable, interpolation, layer_swaps
+from interp.evidence.stress import stress
+from interp.identify.estimates import predict
+from interp.identify.identification import Candidate
+from interp.identify.identified import Identified, Subject, identify, open_subject
+from interp.identify.losses import (
+    Panel,
+    affordable_prompts,
+    depth_label,
+    labels_of,
+    solves_task,
+    squared_errors,
+    summarise,
+)
+from interp.identify.recovered import describe_layers, family_rows, no_verdict, verdict
+from interp.identify.recovered_algorithm import describe_recovered
+from interp.identify.simple_identification import is_simple
+from interp.identify.token_losses import token_losses
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, RegressionPrompts
-from interp.preconditioner import describe_preconditioners
 from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
-from interp.probing import default_probes
 from interp.provenance import ASKED, checkpoint_info, provenance, recorded_weights, seeds_of
-from interp.recovered import describe_layers, family_rows, no_verdict, verdict
-from interp.recovered_algorithm import describe_recovered
-from interp.regression import describe_regression
-from interp.replacement import Bench, affordable, interpolation, layer_swaps
 from interp.results import Analysis, Behaviour, Evidence, Loss
 from interp.sequence_analysis import analyse_sequences
-from interp.stress import stress
-from interp.token_losses import token_losses
+from interp.simple_analysis import analyse_simple_regression
 
 __all__ = ["DEFAULT_PROMPTS", "analyse"]
 

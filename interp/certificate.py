@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from interp.certified_closed_form import recognize_simple
-from interp.certified_context import ContextComparison
-from interp.certified_sequences import recognize_sequences
 from interp.checkpoints.opening import Checkpoint
-from interp.closed_form.identification import is_simple
-from interp.disagreement import Comparison, disagreement
-from interp.identified import identify, open_subject
+from interp.evidence.certified_closed_form import recognize_simple
+from interp.evidence.certified_context import ContextComparison
+from interp.evidence.certified_sequences import recognize_sequences
+from interp.evidence.disagreement import Comparison, disagreement
+from interp.families.scaling_law import eagle_law
+from interp.identify.identified import identify, open_subject
+from interp.identify.simple_identification import is_simple
 from interp.models.tasks import MatrixCompletion
 from interp.provenance import checkpoint_info, provenance, seeds_of
 from interp.results import Certificate
-from interp.scaling_law import eagle_law
 
 __all__ = ["certify", "recognize"]
 

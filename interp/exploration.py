@@ -16,18 +16,10 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from interp.alignment import align, canonical, weight_distance
-from interp.basis import BasisMap
-from interp.checkpoints.opening import Checkpoint, open_checkpoint
-from interp.explored import LAYER_MAPS, MATRICES, Coefficient, Exploration, Explored, Gauge
-from interp.gauge import LiveCoordinates, live_coordinates
-from interp.models.errors import InterpProbeError, LayoutError, UsageError
-from interp.models.gram import forward, head_layers
-from interp.models.specification import ModelSpec
-from interp.models.tasks import MatrixCompletion, NoisyRegression, shared_key_task
-from interp.models.transformer import LinearTransformer
-from interp.provenance import checkpoint_info
-from interp.weight_parts import (
+from interp.algebra.alignment import align, canonical, weight_distance
+from interp.algebra.basis import BasisMap
+from interp.algebra.gauge import LiveCoordinates, live_coordinates
+from interp.algebra.weight_parts import (
     block_scalar_part,
     coefficients_of,
     copy_map,
@@ -36,6 +28,14 @@ from interp.weight_parts import (
     split,
     trace_map,
 )
+from interp.checkpoints.opening import Checkpoint, open_checkpoint
+from interp.models.errors import InterpProbeError, LayoutError, UsageError
+from interp.models.gram import forward, head_layers
+from interp.models.specification import ModelSpec
+from interp.models.tasks import MatrixCompletion, NoisyRegression, shared_key_task
+from interp.models.transformer import LinearTransformer
+from interp.provenance import checkpoint_info
+from interp.results.explored import LAYER_MAPS, MATRICES, Coefficient, Exploration, Explored, Gauge
 
 __all__ = ["explore"]
 

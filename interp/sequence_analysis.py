@@ -7,7 +7,21 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from interp.channel_fits import (
+from interp.algebra.channels import block_energy, block_means, map_name
+from interp.checkpoints.opening import Checkpoint
+from interp.evidence.probing import default_sequence_probes
+from interp.evidence.sequence_evidence import (
+    Comparators,
+    blends,
+    compressions,
+    objectives,
+    ranked,
+    sequence_errors,
+    shown_positions,
+    summarised,
+    tuned_comparators,
+)
+from interp.families.channel_heads import (
     FUNCTIONALS,
     Uncertainty,
     free_numbers,
@@ -15,14 +29,12 @@ from interp.channel_fits import (
     sense,
     uncertainty,
 )
-from interp.channels import block_energy, block_means, map_name
-from interp.checkpoints.opening import Checkpoint
-from interp.estimates import Estimate
-from interp.identification import EXACT, Score
-from interp.losses import depth_label, solves_task, summarise
-from interp.probing import default_sequence_probes
+from interp.identify.estimates import Estimate
+from interp.identify.identification import EXACT, Score
+from interp.identify.losses import depth_label, solves_task, summarise
+from interp.identify.recovered import no_verdict, score_words
+from interp.identify.sequence_identification import FoundInSequences, Step, Subject, identify_sequences, open_causal
 from interp.provenance import ASKED, checkpoint_info, provenance, recorded_weights, seeds_of
-from interp.recovered import no_verdict, score_words
 from interp.results import (
     Analysis,
     Coefficient,
@@ -36,18 +48,6 @@ from interp.results import (
     Split,
     Verdict,
 )
-from interp.sequence_evidence import (
-    Comparators,
-    blends,
-    compressions,
-    objectives,
-    ranked,
-    sequence_errors,
-    shown_positions,
-    summarised,
-    tuned_comparators,
-)
-from interp.sequence_identification import FoundInSequences, Step, Subject, identify_sequences, open_causal
 
 __all__ = ["analyse_sequences"]
 

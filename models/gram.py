@@ -71,8 +71,8 @@ class HeadLayers:
 def head_layers(model: LinearTransformer, context: int) -> HeadLayers:
     """The layer maps of ``model`` for prompts of ``context`` context tokens.
 
-    Raises UsageError for causal keys (each token has its own map: see ``interp.unrolling.prefix_maps``), LayoutError
-    for a model with an embedding, LayerNorm or a flat read-out.
+    Raises UsageError for causal keys (each token has its own map: ``interp.algebra.unrolling.prefix_maps``),
+    LayoutError for a model with an embedding, LayerNorm or a flat read-out.
     """
     model.require_plain("a Gram matrix")
     if model.spec.attention.keys == "causal":

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from interp.explored import Exploration
 from interp.reports.explorer_data import page_data
 from interp.reports.numbers import percent, plain
 from interp.reports.page import HERE, Page, environment, policy
+from interp.results.explored import Exploration
 
 __all__ = ["ExplorerPage", "render_explorer"]
 

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from interp.explored import LAYER_MAPS, MATRICES, Exploration, Explored, Gauge
 from interp.reports.numbers import number, plain
+from interp.results.explored import LAYER_MAPS, MATRICES, Exploration, Explored, Gauge
 
 __all__ = ["LARGE", "SMALL", "PageData", "page_data"]
 

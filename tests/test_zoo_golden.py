@@ -31,7 +31,7 @@ def test_zoo_model_runs_the_algorithm_of_its_golden_file(
     name: str, recovered_algorithm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of the losses a golden file keeps one thing, that the task is solved or not: a few prompts say so.
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
     recovered_algorithm(f"zoo:{name}", GOLDEN / f"{name}.json")
 
 

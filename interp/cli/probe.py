@@ -60,7 +60,7 @@ def command(
         progress("loading")
         use_one_thread()
         from interp.checkpoints.opening import open_checkpoint
-        from interp.probing import probe_checkpoint
+        from interp.evidence.probing import probe_checkpoint
 
         result = probe_checkpoint(
             open_checkpoint(checkpoint, spec),

@@ -40,24 +40,24 @@ def command(paper: str, cells: str | None, out: str | None, report: str | None, 
     """
     out = f"{paper}.json" if out is None else out
     if paper == "closed-form":
-        from interp.cli.reproduce_closed_form import reproduce_closed_form
+        from interp.papers.reproduce_closed_form import reproduce_closed_form
 
         reproduce_closed_form(cells, out, report, as_json)
         return
     if paper == "eagle":
-        from interp.cli.reproduce_eagle import reproduce_eagle
+        from interp.papers.reproduce_eagle import reproduce_eagle
 
         reproduce_eagle(cells, Path(out), report, as_json)
         return
     if paper == "mesa":
-        from interp.cli.reproduce_mesa import reproduce_mesa
+        from interp.papers.reproduce_mesa import reproduce_mesa
 
         reproduce_mesa(cells, Path(out), report, as_json)
         return
     if report is not None:
         raise UsageError(f"--report is for closed-form, eagle and mesa, expected none for {paper}")
     if cells is None:
-        from interp.models.training.versatile import shipped_results
+        from interp.papers.versatile import shipped_results
 
         rows = shipped_results()
     else:
@@ -77,7 +77,7 @@ def _train(names: str, out: Path) -> dict[str, dict[str, Any]]:
     with progress_line() as progress:
         progress("loading")
         from interp.checkpoints.canonical import write_checkpoint
-        from interp.models.training.versatile import cells, run_cells
+        from interp.papers.versatile import cells, run_cells
 
         wanted = cells() if names == "all" else cells(name.strip() for name in names.split(",") if name.strip())
         expect_writable("--out", out)

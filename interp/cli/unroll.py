@@ -29,10 +29,10 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
     use_one_thread()
     import torch
 
+    from interp.algebra.unrolling import implicit_states, unclipped
     from interp.checkpoints.opening import open_checkpoint
     from interp.models.gram import forward, head_layers
     from interp.models.tasks import RegressionPrompts, nystrom, shared_key_task
-    from interp.unrolling import implicit_states, unclipped
 
     opened = open_checkpoint(checkpoint, spec)
     model = opened.model.require_finite().to(torch.float64)

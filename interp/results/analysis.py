@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interp.plain_data import from_plain, to_plain
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.behaviour import Behaviour
 from interp.results.closed_form import ClosedForm
 from interp.results.completion import Completion
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
+from interp.results.plain_data import from_plain, to_plain
 from interp.results.probes import ProbeScore
 from interp.results.recovered import Recovered, RecoveredCompletion
 from interp.results.regression import Regression

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interp.plain_data import from_plain, to_plain
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
+from interp.results.plain_data import from_plain, to_plain
 
 __all__ = ["ImplicitFit", "ProbeReport", "ProbeScore", "ProbeTarget"]
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interp.plain_data import to_plain
 from interp.results.document import CheckpointInfo
+from interp.results.plain_data import to_plain
 
 __all__ = [
     "Certificate",

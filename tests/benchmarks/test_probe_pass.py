@@ -31,7 +31,7 @@ PEAK = """
 import resource, sys, torch
 torch.set_num_threads(1)
 from interp.checkpoints.opening import open_checkpoint
-from interp.probing import probe_checkpoint
+from interp.evidence.probing import probe_checkpoint
 probe_checkpoint(open_checkpoint("zoo:full-l4-u5"), prompts=int(sys.argv[1]))
 sys.stdout.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 """

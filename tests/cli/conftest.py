@@ -80,7 +80,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, analyses without the parts that take longest and have tests of their own, and with losses over
     few prompts: for tests of what a command does with its files."""
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
     monkeypatch.setattr("interp.analysis.describe_behaviour", lambda *_: "a test left it out")
     monkeypatch.setattr("interp.analysis.default_probes", lambda *_: ((), None))
     monkeypatch.setattr("interp.analysis.causal_checks", lambda *_: ((), (), ()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from interp.channels import block_weights
+from interp.algebra.channels import block_weights
 from interp.models.specification import AttentionSpec, ModelSpec, Readout
 from interp.models.tasks import LinearDynamics
 from interp.models.transformer import LinearTransformer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from interp.ablation import NAMES, Full, KeptOmegas, compensated, heavy_sample, omega_effects, refitted
+from interp.evidence.ablation import NAMES, Full, KeptOmegas, compensated, heavy_sample, omega_effects, refitted
 from interp.models.gram import forward
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
@@ -127,7 +127,7 @@ def test_the_order_of_the_channels_does_not_matter() -> None:
 def test_refits_stop_when_they_would_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is zeroed is still measured; those of single layers go first."""
     for allowance, refitted_too in ((1e9, {None, 0, 1}), (1.5e8, {None}), (1e7, set())):
-        monkeypatch.setattr("interp.ablation.OPERATIONS", allowance)
+        monkeypatch.setattr("interp.evidence.ablation.OPERATIONS", allowance)
         found = effects(REFERENCES[0][1], spec_for(3, 8, {"uniform": [0, 1]}), 1024)
         assert {e.layer for e in found.effects if e.refitted is not None} == refitted_too
         assert (found.refitted is None) == (not refitted_too)

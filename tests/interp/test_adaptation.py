@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.adaptation import Passage, effective_steps, label_shrinkage, residual_energy
-from interp.algorithms.statistics import RegressionStatistics
-from interp.averages import quantile_bins
+from interp.evidence.adaptation import Passage, effective_steps, label_shrinkage, residual_energy
 from interp.models.gram import HeadLayers, LayerMaps, forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.results import Adaptation
+from interp.solvers.statistics import RegressionStatistics
+from interp.stats.averages import quantile_bins
 
 
 def planted(omega: list[list[float]], spec: ModelSpec) -> HeadLayers:

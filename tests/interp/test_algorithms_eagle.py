@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.algorithms import gradient_descent, newton_schulz
-from interp.algorithms.completion import Completion, counts, curves, planted_completion
-from interp.algorithms.eagle import diversity, eagle, estimate, machines, random_sketches, solve
-from interp.algorithms.eagle_processes import run_processes
 from interp.models.errors import UsageError
+from interp.solvers import gradient_descent, newton_schulz
+from interp.solvers.completion import Completion, counts, curves, planted_completion
+from interp.solvers.eagle import diversity, eagle, estimate, machines, random_sketches, solve
+from interp.solvers.eagle_processes import run_processes
 
 
 def states(problem: Completion, iterations: int, **how: object) -> list[Tensor]:

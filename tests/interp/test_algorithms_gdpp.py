@@ -10,7 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.algorithms import (
+from interp.models.errors import UsageError
+from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.solvers import (
     GDPlusPlus,
     RegressionStatistics,
     TuningSet,
@@ -21,8 +23,6 @@ from interp.algorithms import (
     theorem_5_1,
     tune_gdpp,
 )
-from interp.models.errors import UsageError
-from interp.models.tasks import NoiseLaw, NoisyRegression
 
 
 def in_random_basis(eigenvalues: np.ndarray, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -10,7 +10,9 @@ import pytest
 import torch
 from scipy.sparse.linalg import cg
 
-from interp.algorithms import (
+from interp.models.errors import UsageError
+from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.solvers import (
     GradientDescent,
     RegressionStatistics,
     Spectrum,
@@ -27,9 +29,7 @@ from interp.algorithms import (
     tune_constant_step,
     tune_steps,
 )
-from interp.algorithms.conjugate_gradients import one_by_one
-from interp.models.errors import UsageError
-from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.solvers.conjugate_gradients import one_by_one
 
 
 def planted(eigenvalues: list[float], count: int = 4, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

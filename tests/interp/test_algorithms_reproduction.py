@@ -11,8 +11,8 @@ import math
 import pytest
 import torch
 
-from interp.algorithms import AdaRR, RegressionStatistics, TuningSet, tune_const, tune_tuned
 from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.solvers import AdaRR, RegressionStatistics, TuningSet, tune_const, tune_tuned
 
 PROMPTS = 40_000
 

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from interp.algorithms import (
+from interp.models.errors import UsageError
+from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.solvers import (
     AdaRR,
     ConstRR,
     RegressionStatistics,
@@ -24,9 +26,7 @@ from interp.algorithms import (
     tune_const,
     tune_tuned,
 )
-from interp.algorithms.tuning import minimise_positive, minimise_smooth
-from interp.models.errors import UsageError
-from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.solvers.tuning import minimise_positive, minimise_smooth
 
 
 def prompts(count: int, context: int, dim: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

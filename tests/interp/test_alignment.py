@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.alignment import align, canonical, tensor_product_norms, weight_distance
-from interp.gauge import weight_tensor
+from interp.algebra.alignment import align, canonical, tensor_product_norms, weight_distance
+from interp.algebra.gauge import weight_tensor
 
 EVERYTHING = np.ones((4, 4), dtype=bool), np.ones(4, dtype=bool)
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interp.averages import mean_with_error, quantile_bins, ratio_with_error, share_explained
+from interp.stats.averages import mean_with_error, quantile_bins, ratio_with_error, share_explained
 
 
 def random(*shape: int, seed: int) -> torch.Tensor:

@@ -9,13 +9,13 @@ import pytest
 import torch
 from planting import block_scalar_heads, random_dense, spec_for
 
-from interp.algorithms import RegressionStatistics, TuningSet, gradient_descent, heavy_ball
-from interp.algorithms.trajectories import momentum_gain, tuned_trajectories
-from interp.behaviour import describe_behaviour, implicit_weights
+from interp.evidence.behaviour import describe_behaviour, implicit_weights
 from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
-from interp.plain_data import from_plain, to_plain
 from interp.results import Behaviour, Match
+from interp.results.plain_data import from_plain, to_plain
+from interp.solvers import RegressionStatistics, TuningSet, gradient_descent, heavy_ball
+from interp.solvers.trajectories import momentum_gain, tuned_trajectories
 
 TASK = NoisyRegression(dim=4, context=16, noise=NoiseLaw(kind="uniform", values=(0.0, 1.0)))
 

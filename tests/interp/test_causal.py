@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interp.causal import causal_checks
 from interp.checkpoints.opening import open_checkpoint
+from interp.evidence.interventions import causal_checks
 from interp.models.constructions import gradient_step
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics, NoisyRegression, task_from_dict
@@ -59,7 +59,7 @@ def test_what_cannot_be_checked_is_said() -> None:
 
 
 def test_the_command_reports_them() -> None:
-    from interp.probing import probe_checkpoint
+    from interp.evidence.probing import probe_checkpoint
 
     report = probe_checkpoint(open_checkpoint("zoo:one-step-1000-tasks"), targets=["label"], prompts=384)
     assert {row.kind for row in report.transplants} == {"weights", "state"} and report.erasures

@@ -8,7 +8,7 @@ import torch
 from planting_simple import linear_steps, random_network, regauged
 
 from interp.certificate import certify, recognize
-from interp.certified_closed_form import simple_variations
+from interp.evidence.certified_closed_form import simple_variations
 from interp.models.closed_form import closed_form
 from interp.models.embedded import run_model
 from interp.models.tasks import SimpleRegression
@@ -20,7 +20,7 @@ PROMPTS = 512
 TASK = SimpleRegression(context=12)
 
 
-# The constructions are exact in a limit: see interp.closed_form.law.
+# The constructions are exact in a limit: see interp.papers.closed_form_law.
 @pytest.mark.parametrize(
     ("model", "kind", "within"),
     [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interp.certificate import certify, recognize
-from interp.certified_context import completion_variations
+from interp.evidence.certified_context import completion_variations
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import MatrixCompletion
 from interp.reports.emission import emitted

@@ -8,8 +8,8 @@ import torch
 from planting_channels import planted, scrambled
 
 from interp.certificate import certify, recognize
-from interp.certified_sequences import predict_by_maps, sequence_variations
-from interp.channel_fits import BlockHeads
+from interp.evidence.certified_sequences import predict_by_maps, sequence_variations
+from interp.families.channel_heads import BlockHeads
 from interp.models.causal import causal_passage, causal_prediction
 from interp.models.constructions import gradient_step
 from interp.models.tasks import LinearDynamics

@@ -8,9 +8,9 @@ import torch
 from hypothesis import strategies as st
 from planting_channels import channel_spec, planted, scrambled
 
-from interp.channel_fits import BlockHeads, live_channels, map_effects, sense
-from interp.channels import block_energy, block_means, block_weights, channel_size, heads_of, project_channels
-from interp.gauge import weight_tensor
+from interp.algebra.channels import block_energy, block_means, block_weights, channel_size, heads_of, project_channels
+from interp.algebra.gauge import weight_tensor
+from interp.families.channel_heads import BlockHeads, live_channels, map_effects, sense
 from interp.models.causal import causal_passage, causal_prediction
 from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec

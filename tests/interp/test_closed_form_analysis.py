@@ -19,11 +19,11 @@ from planting_simple import (
 )
 
 from interp.analysis import analyse
-from interp.closed_form.anatomy import directions, divisions, head_roles, rows_of, slots
-from interp.closed_form.identification import _left
-from interp.closed_form.rivals import fit_rivals
-from interp.closed_form.verdict import Scored
-from interp.identification import Score
+from interp.evidence.anatomy import directions, divisions, head_roles, rows_of, slots
+from interp.families.gradient_methods import fit_rivals
+from interp.identify.identification import Score
+from interp.identify.simple_identification import _left
+from interp.identify.simple_verdict import Scored
 from interp.models.closed_form import closed_form, leverage_corrected
 from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
@@ -37,9 +37,9 @@ FEW = 512  # prompts: enough for the evidence, and quick
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses on few prompts, gradient methods from one start: no verdict here hangs on more."""
-    monkeypatch.setattr("interp.closed_form.analysis.LOSS_PROMPTS", 512)
-    monkeypatch.setattr("interp.closed_form.rivals.STARTS", 1)
-    monkeypatch.setattr("interp.closed_form.rivals.EVALUATIONS", 40)
+    monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
+    monkeypatch.setattr("interp.families.gradient_methods.STARTS", 1)
+    monkeypatch.setattr("interp.families.gradient_methods.EVALUATIONS", 40)
 
 
 def analysed(model: Any, seed: int = 0) -> Analysis:

@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from interp.closed_form import law as laws
-from interp.closed_form.law import LawPoint, construction_errors, fit_law, law_points
-from interp.closed_form.reproduction import seed_rows, shipped_results, summary_rows
 from interp.models.closed_form import closed_form
 from interp.models.tasks import SimpleRegression
+from interp.papers import closed_form_law as laws
+from interp.papers.closed_form import seed_rows, shipped_results, summary_rows
+from interp.papers.closed_form_law import LawPoint, construction_errors, fit_law, law_points
 
 
 def test_a_planted_law_is_found_again() -> None:
@@ -54,8 +54,8 @@ def test_what_ships_says_how_it_was_made_and_meets_its_claims() -> None:
 
 
 def test_seeds_are_judged_like_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp.closed_form.reproduction.SEED_PROMPTS", 512)
-    monkeypatch.setattr("interp.closed_form.analysis.LOSS_PROMPTS", 512)
-    monkeypatch.setattr("interp.closed_form.rivals.STARTS", 1)
+    monkeypatch.setattr("interp.papers.closed_form.SEED_PROMPTS", 512)
+    monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
+    monkeypatch.setattr("interp.families.gradient_methods.STARTS", 1)
     (row,) = seed_rows([closed_form(SimpleRegression(context=10))], "construction")
     assert row["verdict"] == "closed-form" and row["failed"] == [] and row["start"] == "construction"

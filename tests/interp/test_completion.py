@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planting_eagle import REGIMES, PlantedEagle
 
+from interp.algebra.structure import Sketch, SketchMap, find_sketch, nearest_projector, sketch_maps
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.cli.main import main
@@ -20,14 +21,13 @@ from interp.models.gram import HeadLayers, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis, RecoveredCompletion
-from interp.structure import Sketch, SketchMap, find_sketch, nearest_projector, sketch_maps
 
 PROMPTS = 512
 
 
 @pytest.fixture(autouse=True)
 def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
 
 
 def analysed(model: LinearTransformer, prompts: int = PROMPTS) -> Analysis:

@@ -6,10 +6,10 @@ import planting
 import pytest
 import torch
 
-from interp.basis import BlockMap, omega_maps, trace_maps
-from interp.estimates import Prompts, least_squares, output_estimate, predict, refit, sensitivities
-from interp.families import BasisFamily
-from interp.gauge import live_coordinates
+from interp.algebra.basis import BlockMap, omega_maps, trace_maps
+from interp.algebra.gauge import live_coordinates
+from interp.families.omegas import BasisFamily
+from interp.identify.estimates import Prompts, least_squares, output_estimate, predict, refit, sensitivities
 from interp.models.gram import head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict

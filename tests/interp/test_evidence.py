@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.algorithms import RegressionStatistics
-from interp.algorithms.baselines import Baseline
-from interp.evidence import classical_panel, implicit_models, tuned_baselines
-from interp.losses import Panel, affordable_prompts, labels_of, solves_task, squared_errors, summarise
+from interp.evidence.implicit_weights import classical_panel, implicit_models, tuned_baselines
+from interp.identify.losses import Panel, affordable_prompts, labels_of, solves_task, squared_errors, summarise
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.results import ImplicitModel
+from interp.solvers import RegressionStatistics
+from interp.solvers.baselines import Baseline
 
 DIM, CONTEXT, STEP = 3, 8, 0.05
 TASK = task_from_dict(planting.spec_for(DIM, CONTEXT, noise=1.0).task)

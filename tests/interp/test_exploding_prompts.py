@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from interp.analysis import analyse
-from interp.estimates import Prompts, Sensitivities, bounded_weights, sensitivities
-from interp.identification import Score, bootstrap_fidelity
+from interp.identify.estimates import Prompts, Sensitivities, bounded_weights, sensitivities
+from interp.identify.identification import Score, bootstrap_fidelity
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.tasks import task_from_dict
 
@@ -22,7 +22,7 @@ PROMPTS = 512
 @pytest.fixture(autouse=True)
 def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses over as many prompts as the fits: no verdict here hangs on more."""
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
 
 
 @pytest.mark.parametrize("explosion", [1e3, 1e6, 1e100])

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from interp.algebra.gauge import weight_tensor
 from interp.checkpoints.canonical import write_checkpoint
 from interp.exploration import explore
-from interp.explored import Explored
-from interp.gauge import weight_tensor
 from interp.models.errors import UsageError
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
+from interp.results.explored import Explored
 
 OMEGA = {"xx": -0.02, "xy": -0.003, "yx": -0.05, "yy": -0.004}
 TASK = {"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"uniform": [0, 1]}}

@@ -6,8 +6,8 @@ import planting
 import pytest
 import torch
 
-from interp.basis import BasisLayers, omega_maps, trace_maps
-from interp.gauge import LiveCoordinates, live_coordinates, project, regauged, weight_tensor
+from interp.algebra.basis import BasisLayers, omega_maps, trace_maps
+from interp.algebra.gauge import LiveCoordinates, live_coordinates, project, regauged, weight_tensor
 from interp.models.errors import LayoutError
 from interp.models.gram import HeadLayers, adjoint, forward, head_layers
 from interp.models.specification import ModelSpec

@@ -30,7 +30,7 @@ PROMPTS = 512
 def few_losses() -> Iterator[None]:
     """A golden file keeps no loss, so a few prompts do for them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("interp.losses.OPERATIONS", 0.0)
+        patch.setattr("interp.identify.losses.OPERATIONS", 0.0)
         yield
 
 

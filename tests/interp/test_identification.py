@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from planting import Planted
 from torch import Tensor
 
+from interp.algebra.structure import Sketch
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
-from interp.families import BasisFamily, SketchedFamily, family
-from interp.identification import Candidate, Score, choose
+from interp.families.omegas import BasisFamily, SketchedFamily, family
+from interp.identify.identification import Candidate, Score, choose
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis
-from interp.structure import Sketch
 
 PROMPTS = 512
 SUBSETS = [subset for subset in planting.SUBSETS if subset]  # without any omega nothing is planted
@@ -31,7 +31,7 @@ SUBSETS = [subset for subset in planting.SUBSETS if subset]  # without any omega
 @pytest.fixture(autouse=True)
 def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses over as many prompts as the fits, not 65 536: verdicts here do not hang on their last digit."""
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
 
 
 def verdict_of(model: LinearTransformer, prompts: int = PROMPTS, whole: bool = False) -> Analysis:

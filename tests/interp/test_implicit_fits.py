@@ -8,7 +8,7 @@ import pytest
 import torch
 from planting import block_scalar_heads, spec_for
 
-from interp.implicit_fits import implicit_fits
+from interp.evidence.implicit_fits import implicit_fits
 from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import ImplicitFit

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from interp.mesa_paper.probes import EXACT, FIXED, claims, network_rows
-from interp.mesa_paper.rows import subject_of
+from interp.identify.sequence_identification import Subject
+from interp.papers.mesa_probes import EXACT, FIXED, claims, network_rows
+from interp.papers.mesa_rows import subject_of
 from interp.probes.controls import untrained_models
 from interp.probes.targets import NEXT, PUBLISHED
-from interp.sequence_identification import Subject
 
 PLACES = (5, 20)
 PROMPTS = 512

@@ -8,11 +8,11 @@ import json
 import pytest
 import torch
 
-from interp.mesa_paper import measure
-from interp.mesa_paper.compression import network_rows
-from interp.mesa_paper.training import curve_rows, trained_along
+from interp.identify.sequence_identification import Subject
 from interp.models.training import SequenceRecipe
-from interp.sequence_identification import Subject
+from interp.papers.mesa import measure
+from interp.papers.mesa_compression import network_rows
+from interp.papers.mesa_training import curve_rows, trained_along
 
 FIELDS = {
     "name": "tiny",

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.adaptation import gradient
-from interp.algorithms import heavy_ball
-from interp.algorithms.statistics import RegressionStatistics
+from interp.algebra.unrolling import ImplicitState, implicit_states
+from interp.evidence.adaptation import gradient
+from interp.evidence.momentum import increments, momentum_fits
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import task_from_dict
-from interp.momentum import increments, momentum_fits
 from interp.results import Momentum
-from interp.unrolling import ImplicitState, implicit_states
+from interp.solvers import heavy_ball
+from interp.solvers.statistics import RegressionStatistics
 
 DIM = 4
 

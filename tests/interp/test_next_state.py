@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interp.algorithms.next_state import INVERSE_LAMBDA, Pairs, line_search, tune_richardson
 from interp.models.causal import causal_passage, causal_prediction
 from interp.models.constructions import gradient_step
 from interp.models.errors import UsageError
 from interp.models.tasks import LinearDynamics
+from interp.solvers.next_state import INVERSE_LAMBDA, Pairs, line_search, tune_richardson
 
 TASK = LinearDynamics(dim=3, context=12)
 STATES = TASK.sample(40, 0).states

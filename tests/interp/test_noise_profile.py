@@ -9,12 +9,12 @@ import planting
 import pytest
 import torch
 
-from interp.algorithms.baselines import Baseline
-from interp.algorithms.ridge import ConstRR
+from interp.evidence.noise_profile import noise_levels, noise_profile, readout_weights
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts, task_from_dict
-from interp.noise_profile import noise_levels, noise_profile, readout_weights
 from interp.results import NoiseProfile, ProfileSeries
+from interp.solvers.baselines import Baseline
+from interp.solvers.ridge import ConstRR
 
 BASELINES = (Baseline("ols", "least squares", ConstRR(penalty=0.0).weights),)
 

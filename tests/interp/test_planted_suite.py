@@ -228,10 +228,10 @@ NOTHING: dict[str, tuple[Callable[[int], LinearTransformer], int]] = {
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses on few prompts, rivals from one start: no verdict here hangs on more."""
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
-    monkeypatch.setattr("interp.closed_form.analysis.LOSS_PROMPTS", 512)
-    monkeypatch.setattr("interp.closed_form.rivals.STARTS", 1)
-    monkeypatch.setattr("interp.closed_form.rivals.EVALUATIONS", 40)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
+    monkeypatch.setattr("interp.families.gradient_methods.STARTS", 1)
+    monkeypatch.setattr("interp.families.gradient_methods.EVALUATIONS", 40)
 
 
 def named(model: LinearTransformer) -> str:

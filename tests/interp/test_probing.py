@@ -10,6 +10,7 @@ import torch
 from planting import block_scalar_heads, checkpoint, spec_for
 
 from interp.checkpoints.opening import open_checkpoint
+from interp.evidence.probing import probe_checkpoint, probe_model
 from interp.models.errors import UsageError
 from interp.models.tasks import task_from_dict
 from interp.models.tasks.linear_dynamics import LinearDynamics
@@ -17,7 +18,6 @@ from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.controls import untrained_models
 from interp.probes.targets import KINDS, default_targets, find_targets
-from interp.probing import probe_checkpoint, probe_model
 from interp.reports.document import dumps
 from interp.results import ProbeReport, ProbeScore
 
@@ -221,7 +221,7 @@ def test_what_is_refused(options: dict[str, Any], words: list[str]) -> None:
 
 
 def test_more_numbers_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp.probing.MOMENT_NUMBERS", 1000)
+    monkeypatch.setattr("interp.evidence.probing.MOMENT_NUMBERS", 1000)
     with pytest.raises(UsageError, match="--layers"):
         probe_checkpoint(checkpoint(planted()), prompts=64)
 
@@ -231,7 +231,7 @@ def test_controls_on_fewer_prompts_are_compared_with_the_network_on_the_same(mon
     model = planted()
     whole, _ = scores(model, "label", "noise", kinds=("token",), prompts=2048)
     assert all(score.paired_prompts is None for score in whole.values())
-    monkeypatch.setattr("interp.probing.CONTROL_OPERATIONS", 1.0)
+    monkeypatch.setattr("interp.evidence.probing.CONTROL_OPERATIONS", 1.0)
     found, notes = scores(model, "label", "noise", kinds=("token",), prompts=2048)
     assert "controls, and the differences to them: on 384 prompts" in notes[0]
     for key, score in found.items():

@@ -7,14 +7,14 @@ import torch
 from planting import block_scalar_heads, checkpoint, spec_for
 from test_probing import dynamics_model
 
-from interp import published
+from interp.evidence import published
+from interp.evidence.probing import probe_checkpoint
+from interp.evidence.published import TARGETS, find_protocols, mesa_scores
 from interp.models.errors import UsageError
 from interp.models.tasks.linear_dynamics import LinearDynamics
 from interp.models.transformer import LinearTransformer
 from interp.probes.pooled import AttentionPooling
 from interp.probes.targets import find_targets
-from interp.probing import probe_checkpoint
-from interp.published import TARGETS, find_protocols, mesa_scores
 
 REGRESSION, DYNAMICS = "noisy_regression", "linear_dynamics"
 FAST = {

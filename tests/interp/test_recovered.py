@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import planting
 import pytest
 
-from interp.estimates import Estimate, Prompts, output_estimate, predict, sensitivities
-from interp.families import BasisFamily, family
-from interp.gauge import LiveCoordinates, live_coordinates, project
-from interp.identification import Candidate, Score
+from interp.algebra.gauge import LiveCoordinates, live_coordinates, project
+from interp.families.omegas import BasisFamily, family
+from interp.identify.estimates import Estimate, Prompts, output_estimate, predict, sensitivities
+from interp.identify.identification import Candidate, Score
+from interp.identify.recovered import describe_layers, verdict
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.tasks import task_from_dict
-from interp.recovered import describe_layers, verdict
 from interp.results import Layer, Loss, Verdict
 
 LAYERS = 2

@@ -11,19 +11,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from interp.algebra.gauge import regauged
 from interp.certificate import certify, recognize
-from interp.certified_context import regression_variations
-from interp.estimates import Prompts, predict
-from interp.gauge import regauged
-from interp.identified import Identified, Subject, identify, open_subject
+from interp.evidence.certified_context import regression_variations
+from interp.identify.estimates import Prompts, predict
+from interp.identify.identified import Identified, Subject, identify, open_subject
+from interp.identify.recovered_algorithm import describe_recovered
 from interp.models.gram import head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression, task_from_dict
 from interp.models.transformer import LinearTransformer
-from interp.plain_data import from_plain, to_plain
 from interp.provenance import seeds_of
-from interp.recovered_algorithm import describe_recovered
 from interp.results import Certificate, Recovered
+from interp.results.plain_data import from_plain, to_plain
 
 PROMPTS = 256
 

@@ -20,8 +20,8 @@ PROMPTS = 512  # small networks: enough for the fits, and the rest is quick
 @pytest.fixture(autouse=True)
 def only_regression(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not at stake here and takes longest is left out; the table of losses is over fewer prompts."""
-    monkeypatch.setattr("interp.losses.MOST_PROMPTS", 512)
-    monkeypatch.setattr("interp.losses.CHUNK", 512)
+    monkeypatch.setattr("interp.identify.losses.MOST_PROMPTS", 512)
+    monkeypatch.setattr("interp.identify.losses.CHUNK", 512)
     monkeypatch.setattr("interp.analysis.describe_behaviour", lambda *_: "a test left it out")
     monkeypatch.setattr("interp.analysis.default_probes", lambda *_: ((), None))
     monkeypatch.setattr("interp.analysis.causal_checks", lambda *_: ((), (), ()))

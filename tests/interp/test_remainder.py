@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.basis import omega_maps, trace_maps
-from interp.estimates import Prompts, output_estimate, predict, sensitivities
-from interp.families import BasisFamily, family
-from interp.gauge import LiveCoordinates, live_coordinates, weight_tensor
-from interp.identification import Candidate, Score
+from interp.algebra.basis import omega_maps, trace_maps
+from interp.algebra.gauge import LiveCoordinates, live_coordinates, weight_tensor
+from interp.evidence.remainder import projected, remainder_tensor, remainders
+from interp.families.omegas import BasisFamily, family
+from interp.identify.estimates import Prompts, output_estimate, predict, sensitivities
+from interp.identify.identification import Candidate, Score
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_from_dict
 from interp.models.transformer import LinearTransformer
-from interp.remainder import projected, remainder_tensor, remainders
 from interp.results import Remainder
 
 NOBODY = Score(fidelity=None, interval=(None, None))

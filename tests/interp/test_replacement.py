@@ -6,16 +6,16 @@ import planting
 import pytest
 import torch
 
-from interp.absorption import TensorLayers, absorption
-from interp.estimates import Prompts, predict
-from interp.families import BasisFamily
-from interp.gauge import LiveCoordinates, live_coordinates, weight_tensor
-from interp.linear_prompts import gram_prompts
-from interp.mixing import IdleLayers, MixedLayers, swapped
+from interp.algebra.gauge import LiveCoordinates, live_coordinates, weight_tensor
+from interp.algebra.linear_prompts import gram_prompts
+from interp.algebra.mixing import IdleLayers, MixedLayers, swapped
+from interp.evidence.absorption import TensorLayers, absorption
+from interp.evidence.replacement import Bench, affordable, interpolation, layer_swaps
+from interp.families.omegas import BasisFamily
+from interp.identify.estimates import Prompts, predict
 from interp.models.gram import HeadLayers, forward, head_layers
 from interp.models.tasks import task_from_dict
 from interp.models.transformer import LinearTransformer
-from interp.replacement import Bench, affordable, interpolation, layer_swaps
 from interp.results import Outcome
 
 OMEGA = torch.tensor(

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.estimates import Estimate
-from interp.families import BasisFamily, family
-from interp.gauge import live_coordinates
-from interp.identification import Candidate, Score
-from interp.linear_prompts import gram_prompts
+from interp.algebra.gauge import live_coordinates
+from interp.algebra.linear_prompts import gram_prompts
+from interp.families.omegas import BasisFamily, family
+from interp.families.scaling_law import MOST, Norms, _law, batch_norms, scaling_laws
+from interp.identify.estimates import Estimate
+from interp.identify.identification import Candidate, Score
 from interp.models.gram import HeadLayers
 from interp.models.tasks import MatrixCompletion
 from interp.results.completion import ScalingLaw
-from interp.scaling_law import MOST, Norms, _law, batch_norms, scaling_laws
 
 NORMS = torch.tensor([40.0, 9.0, 2.0, 0.5], dtype=torch.float64)
 ETA, GAMMA = 0.9, 1.7

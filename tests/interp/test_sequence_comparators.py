@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interp.algorithms.next_state import PUBLISHED_ALPHA, PUBLISHED_BETA
+from interp.evidence.sequence_evidence import Comparators
 from interp.models.tasks import LinearDynamics
 from interp.models.tasks.linear_dynamics import DYNAMICS
-from interp.sequence_evidence import Comparators
+from interp.solvers.next_state import PUBLISHED_ALPHA, PUBLISHED_BETA
 
 
 @pytest.mark.parametrize("dynamics", DYNAMICS)

@@ -8,11 +8,13 @@ import pytest
 import torch
 from planting_channels import channel_spec, planted, scrambled
 
+from interp.algebra.channels import block_means, map_name
 from interp.analysis import analyse
-from interp.channel_fits import BlockHeads, free_numbers, live_channels, refit_heads
-from interp.channels import block_means, map_name
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
+from interp.evidence.sequence_evidence import objectives
+from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
+from interp.identify.sequence_identification import FoundInSequences, Half, identify_sequences, open_causal
 from interp.models.causal import causal_passage
 from interp.models.constructions import CHANNELS, gradient_step, preconditioned_step, richardson
 from interp.models.errors import LayoutError, UsageError
@@ -20,8 +22,6 @@ from interp.models.tasks import LinearDynamics
 from interp.models.tasks.linear_dynamics import InitialLaw
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis
-from interp.sequence_evidence import objectives
-from interp.sequence_identification import FoundInSequences, Half, identify_sequences, open_causal
 
 SEQUENCES = 192
 
@@ -175,7 +175,7 @@ def test_the_passage_is_run_once_for_all_positions(monkeypatch):
     half = Half(drawn, tokens, drawn.target, drawn.target)
     runs = []
     monkeypatch.setattr(
-        "interp.sequence_evidence.causal_passage", lambda *given: runs.append(0) or causal_passage(*given)
+        "interp.evidence.sequence_evidence.causal_passage", lambda *given: runs.append(0) or causal_passage(*given)
     )
     assert {row.position for row in objectives(model, half, 1, (5, 8, 9))} == {5, 8, 9} and len(runs) == 1
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from planting_channels import channel_spec
 
-from interp.channel_fits import BlockHeads, free_numbers, live_channels
-from interp.channels import block_weights
+from interp.algebra.channels import block_weights
+from interp.evidence.sparse_heads import costs, dearest, refitted
+from interp.families.channel_heads import BlockHeads, free_numbers, live_channels
+from interp.identify.sequence_identification import Half, Subject, run_half
 from interp.models.tasks import LinearDynamics
 from interp.models.transformer import LinearTransformer
-from interp.sequence_identification import Half, Subject, run_half
-from interp.sparse_heads import costs, dearest, refitted
 
 TASK = LinearDynamics(dim=3, context=12)
 PLACES = [  # (layer, head, matrix, row, column) of the numbers that carry the network

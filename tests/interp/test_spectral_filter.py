@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.algorithms import gradient_descent
-from interp.algorithms.statistics import RegressionStatistics
-from interp.averages import quantile_bins
+from interp.evidence.noise_profile import readout_weights
+from interp.evidence.spectral_filter import spectral_filters
 from interp.models.gram import head_layers
 from interp.models.tasks import NoisyRegression, RegressionPrompts, task_from_dict
-from interp.noise_profile import readout_weights
 from interp.results import SpectralFilter
-from interp.spectral_filter import spectral_filters
+from interp.solvers import gradient_descent
+from interp.solvers.statistics import RegressionStatistics
+from interp.stats.averages import quantile_bins
 
 
 def task_for(noise: dict[str, object], dim: int = 3, context: int = 8, **fields: object) -> NoisyRegression:

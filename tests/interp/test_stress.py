@@ -9,14 +9,14 @@ import planting
 import pytest
 import torch
 
-from interp.estimates import Estimate
-from interp.families import BasisFamily, family
-from interp.gauge import LiveCoordinates
-from interp.identification import Candidate, Score
+from interp.algebra.gauge import LiveCoordinates
+from interp.evidence.stress import AGREES, axes, region, stress
+from interp.families.omegas import BasisFamily, family
+from interp.identify.estimates import Estimate
+from interp.identify.identification import Candidate, Score
 from interp.models.tasks import NoiseLaw, NoisyRegression, task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.results import Stress, StressPoint
-from interp.stress import AGREES, axes, region, stress
 
 OMEGA = torch.tensor([[0.0, 0.0, -0.05, 0.0], [0.0, 0.0, -0.04, 0.0]], dtype=torch.float64)
 NOTHING = (None, None)

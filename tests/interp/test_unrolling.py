@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from interp.algebra.unrolling import ImplicitState, implicit_states, partition, prediction, prefix_maps, unclipped
 from interp.models.errors import UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
-from interp.unrolling import ImplicitState, implicit_states, partition, prediction, prefix_maps, unclipped
 
 RELATIVE = 1e-12  # of the largest activation of the prompt and layer: float64 rounding through five layers
 AMPLIFIED = 3.0  # by a layer without a residual stream: it is cubic in its tokens, and triples their relative errors

@@ -21,7 +21,7 @@ SKIPPED = "further evidence: skipped, because only the verdict was asked for"
 
 @pytest.fixture(autouse=True)
 def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp.losses.OPERATIONS", 0.0)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
 
 
 def both(model: LinearTransformer) -> tuple[Analysis, Analysis]:

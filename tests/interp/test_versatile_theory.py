@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.algorithms import RegressionStatistics, gdpp, ols, residual_variance, ridge, theorem_5_1
+from interp.algebra.unrolling import ImplicitState, implicit_states
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.unrolling import ImplicitState, implicit_states
+from interp.solvers import RegressionStatistics, gdpp, ols, residual_variance, ridge, theorem_5_1
 
 DIM, CONTEXT, PROMPTS = 4, 9, 5
 SPEC = ModelSpec(tokens=(("x", DIM), ("y", 1)))

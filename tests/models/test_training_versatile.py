@@ -8,9 +8,9 @@ import pytest
 
 from interp.models.errors import UnreadableFile, UsageError
 from interp.models.training import load_recipe, recipe_names
-from interp.models.training import versatile as module
 from interp.models.training.recipe import Optimiser, Recipe
-from interp.models.training.versatile import PAPER, Cell, cells, run_cells
+from interp.papers import versatile as module
+from interp.papers.versatile import PAPER, Cell, cells, run_cells
 
 
 def test_the_table_is_complete():

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from interp.algebra.unrolling import implicit_states
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
@@ -14,7 +15,6 @@ from interp.models.tasks.linear_dynamics import LinearDynamics
 from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Reader, hooked_inputs, stream
-from interp.unrolling import implicit_states
 
 TASK = NoisyRegression(dim=3, context=8, noise=NoiseLaw(kind="uniform", values=(0.0, 2.0)))
 ALL = ("token", "within-prompt", "gram")

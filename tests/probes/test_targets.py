@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from interp.algorithms import chebyshev
 from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
@@ -19,6 +18,7 @@ from interp.models.transformer import LinearTransformer
 from interp.probes.activations import hooked_inputs
 from interp.probes.quantities import INVERSE_LAMBDA, LeastNormSolver, chebyshev_solve, published_solve
 from interp.probes.targets import default_targets, find_targets, quantities, target_names
+from interp.solvers import chebyshev
 
 REGRESSION = NoisyRegression(dim=4, context=9, noise=NoiseLaw(kind="uniform", values=(0.5, 2.0)), weight_std=1.5)
 DYNAMICS = LinearDynamics(dim=3, context=12)

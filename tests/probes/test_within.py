@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from interp.algebra.unrolling import ImplicitState, implicit_states
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
 from interp.models.errors import UsageError
@@ -18,7 +19,6 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts, task_from_dict
 from interp.models.transformer import LinearTransformer
 from interp.probes.within import linearity_r2, within_prompt
-from interp.unrolling import ImplicitState, implicit_states
 
 TASK = {"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"uniform": [0, 2]}}
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interp.explored import LAYER_MAPS, Coefficient, Exploration, Explored, Gauge
 from interp.reports import explorer_data
 from interp.reports.explorer import render_explorer
 from interp.reports.explorer_data import page_data
 from interp.results import CheckpointInfo
+from interp.results.explored import LAYER_MAPS, Coefficient, Exploration, Explored, Gauge
 
 
 def explored(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from test_html_report import Page
 
-from interp.closed_form.reproduction import shipped_results, summary_rows
+from interp.papers.closed_form import shipped_results, summary_rows
 from interp.reports.law_page import law_figures, law_page
 
 

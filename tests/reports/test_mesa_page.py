@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_html_report import Page
 
-from interp.mesa_paper.rows import row
+from interp.papers.mesa_rows import row
 from interp.reports.mesa_page import mesa_figures, mesa_page
 
 

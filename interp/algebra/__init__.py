@@ -1,0 +1,1 @@
+"""The exact algebra of linear layers: unrolling, gauge, equivariant basis, alignment, structure."""

@@ -1,0 +1,61 @@
+"""The prompts of a task on which a network is what the analysis takes it for: linear maps of reasonable size."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from interp.algebra.unrolling import label_indices, unclipped
+from interp.identify.estimates import Prompts
+from interp.models.gram import forward, head_layers
+from interp.models.specification import ModelSpec
+from interp.models.tasks import CompletionPrompts, ContextPrompts, RegressionPrompts
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
+
+P = TypeVar("P", RegressionPrompts, CompletionPrompts, ContextPrompts)
+
+DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
+FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
+
+
+def gram_prompts(prompts: ContextPrompts, spec: ModelSpec) -> Prompts:
+    grams = prompts.grams(spec)
+    return Prompts(grams.gram, grams.query, tuple(label_indices(spec)[1]), spec.readout.sign)
+
+
+def finite_and_clipped(
+    model: LinearTransformer, prompts: ContextPrompts
+) -> tuple[Bool[Tensor, " prompt"], Bool[Tensor, " prompt"]]:
+    """Which prompts do not diverge, and which of those meet the model's clip."""
+    grams = prompts.grams(model.spec)
+    trajectory = forward(head_layers(model, prompts.context), grams.gram, grams.query)
+    sizes = [value.abs().flatten(1).amax(-1) for value in (*trajectory.maps, *trajectory.grams, trajectory.queries[-1])]
+    finite = (torch.stack(sizes) < DIVERGED).all(0)  # False for NaN too
+    return finite, finite & ~unclipped(model, trajectory, *prompts.tokens(model.spec))
+
+
+def usable(model: LinearTransformer, prompts: P) -> tuple[P, str | None, str | None]:
+    """The prompts on which the layers are linear maps of reasonable size: (those, a note on the others, and why there
+    is nothing to analyse when too few are left)."""
+    finite, clipping = finite_and_clipped(model, prompts)
+    kept = finite & ~clipping
+    diverging, clipped = int((~finite).sum()), int(clipping.sum())
+    if diverging + clipped == 0:
+        return prompts, None, None
+    left = f"{diverging} of {prompts.count} prompts diverge (beyond {DIVERGED:g}) and {clipped} meet the clip"
+    if int(kept.sum()) < FEWEST_KEPT * prompts.count:
+        return prompts[kept], None, f"skipped, because {left}: no linear map describes the network on its own task"
+    return prompts[kept], f"{left}; they are left out of every figure", None
+
+
+def linear_prompts(model: LinearTransformer, prompts: P) -> P:
+    """The prompts that the model runs as linear maps; none of them when too many meet its clip. Divergence is kept."""
+    if model.spec.clip is None:
+        return prompts
+    kept, _, hopeless = usable(model, prompts)
+    return kept if hopeless is None else kept[:0]

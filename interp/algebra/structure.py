@@ -1,0 +1,275 @@
+"""Structure in the inputs that gd++ can have when not every layer sees all of x: sketches and machines.
+
+    sketch      x <- x + omega_xx Pi' Sigma Pi x;  y <- y + omega_yx alpha^T Pi x
+    machines    x_mu <- x_mu + omega_xx Sigma_mu,mu x_mu;  y <- y + omega_yx alpha^T x
+
+They are the regimes of limited computation and of distributed data of EAGLE (Lutz et al., arXiv 2509.19702, section 4).
+A layer of a sketched network reads x through a projector Pi and writes x through a projector Pi'. In EAGLE both are
+S S^T, so the columns A S that are read are those that are conditioned. Trained networks need not keep to that: Pi' may
+be what later layers read, conditioned before they do.
+
+Both are read off the gauge-free weight tensor K (``interp.algebra.gauge``), so head order, scale and
+splitting do not matter:
+
+- Pi: M[c, e] = mean_k of the weight of G[y_k, c] in T[y_k, e] is omega_yx Pi. Its rank is where the singular values
+  fall most, Pi projects on the leading subspace of M M^T + M^T M. S itself is not determined, only its range;
+- Pi': N[a, b] = sum_ce K[a, b, c, e] Pi[e, c], over x alone, is omega_xx Pi' (r I + Pi) / 2, as K is symmetric in
+  (b, c). Pi' is the projector with a multiple nearest to what that says of omega_xx Pi', but Pi where that lies within
+  Pi and is hardly nearer. A layer that writes no x has Pi' = Pi;
+- machines: W[a, e], the weight of G[a, e] in T[a, e], is omega_xx within a machine and 0 between two. The machines are
+  the connected components of what exceeds half of the largest weight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from interp.algebra.basis import BlockMap, omega_maps
+from interp.algebra.unrolling import label_indices
+from interp.models.gram import HeadLayers
+from interp.models.specification import ModelSpec
+
+__all__ = [
+    "MachineMap",
+    "Machines",
+    "Sketch",
+    "SketchMap",
+    "find_machines",
+    "find_sketch",
+    "label_weights",
+    "machine_maps",
+    "nearest_projector",
+    "sketch_maps",
+    "written_weights",
+]
+
+GAP = 3.0  # least ratio of successive singular values that makes a rank
+SAME = 1e-5  # distance of two projectors, in the Frobenius norm, that is rounding
+HARDLY = 0.1  # most of what Pi explains of the written matrix by which a part of Pi may explain more to be passed over
+LINK = 0.5  # of the largest weight between two inputs, from which they are on one machine
+SEPARATE = 0.2  # most of the mean weight within machines that the mean weight between them may have
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """``reads[l]`` is Pi_l, the identity where a layer sees all of x, of rank ``ranks[l]``; ``spectra[l]`` the singular
+    values of M_l, relative to the largest. ``writes[l]`` is Pi'_l, the very same tensor where it is Pi_l."""
+
+    reads: tuple[Float[Tensor, "n n"], ...]
+    ranks: tuple[int, ...]
+    spectra: tuple[tuple[float, ...], ...]
+    writes: tuple[Float[Tensor, "n n"], ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether no layer reads all of x, but for rounding."""
+        return all(
+            rank < len(spectrum) and spectrum[rank] < SAME
+            for rank, spectrum in zip(self.ranks, self.spectra, strict=True)
+        )
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers say what the subspaces are: r (n - r) each."""
+        apart = [w for r, w in zip(self.reads, self.writes, strict=True) if w is not r]
+        return sum(round(float(p.trace()) * (len(p) - float(p.trace()))) for p in (*self.reads, *apart))
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The inputs that each machine holds, by position in x."""
+
+    blocks: tuple[tuple[int, ...], ...]
+
+    def mask(self, n: int) -> Float[Tensor, "n n"]:
+        """1 for two inputs of one machine."""
+        out = torch.zeros(n, n, dtype=torch.float64)
+        for block in self.blocks:
+            index = torch.tensor(block)
+            out[index[:, None], index[None, :]] = 1.0
+        return out
+
+
+def label_weights(layers: HeadLayers, layer: int, spec: ModelSpec) -> Float[Tensor, "n n"]:
+    """M[c, e]: T[y, e] gets M[c, e] G[y, c], averaged over the label's coordinates."""
+    inputs, label = label_indices(spec)
+    P, Q = layers.P[layer], layers.Q[layer]
+    own = P[:, label][:, :, label].diagonal(dim1=-2, dim2=-1).mean(-1)
+    first = torch.einsum("h,hec->ce", own, Q[:, inputs][:, :, inputs])
+    second = torch.einsum("hkc,hek->ce", P[:, label][:, :, inputs], Q[:, inputs][:, :, label]) / len(label)
+    return first + second
+
+
+def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
+    """The sketch, or why there is none."""
+    reads, ranks, spectra, writes = [], [], [], []
+    for layer in range(layers.layers):
+        M = label_weights(layers, layer, spec)
+        s = torch.linalg.svdvals(M)
+        if not float(s[0]) > 0:
+            return f"layer {layer} writes nothing of x to the label"
+        relative = s / s[0]
+        ratios = relative[:-1] / relative[1:].clamp_min(1e-15)
+        n = len(s)
+        rank = int(ratios.argmax()) + 1 if n > 1 and float(ratios.max()) >= GAP else n
+        vectors = torch.linalg.eigh(M @ M.mT + M.mT @ M).eigenvectors[:, n - rank :]
+        read = vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype)
+        reads.append(read)
+        writes.append(_written_projector(written_weights(layers, layer, spec, read), read))
+        ranks.append(rank)
+        spectra.append(tuple(relative.tolist()))
+    if all(rank == reads[0].shape[0] for rank in ranks):
+        return "every layer reads all of x"
+    return Sketch(tuple(reads), tuple(ranks), tuple(spectra), tuple(writes))
+
+
+def _written_projector(W: Float[Tensor, "n n"], read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """Pi' of a written matrix W, the very tensor ``read`` where it is Pi."""
+    nearest = nearest_projector(W)
+    if nearest is None or float((nearest - read).norm()) < SAME:
+        return read
+    within = float((read @ nearest - nearest).norm()) < SAME
+    explains = [float((W * projector).sum().square() / projector.trace()) for projector in (read, nearest)]
+    return read if within and explains[1] < (1.0 + HARDLY) * explains[0] else nearest
+
+
+def written_weights(
+    layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]
+) -> Float[Tensor, "n n"]:
+    """omega_xx Pi', from the weights of a layer that reads x through the projector ``read``."""
+    weighed = read.trace() * torch.eye(len(read), dtype=read.dtype) + read
+    return torch.linalg.solve(weighed, 2.0 * _weights_at(layers, layer, spec, read), left=False)
+
+
+def _weights_at(layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """N[a, b] = sum_ce K[a, b, c, e] read[e, c] over x, with K symmetrised over (b, c)."""
+    inputs, _ = label_indices(spec)
+    P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
+    return 0.5 * (torch.einsum("hab,hec,ec->ab", P, Q, read) + (P @ read @ Q).sum(0))
+
+
+def nearest_projector(W: Float[Tensor, "n n"]) -> Float[Tensor, "n n"] | None:
+    """The orthogonal projector that has a multiple nearest to W, in the Frobenius norm; None for W = 0."""
+    values, vectors = torch.linalg.eigh(0.5 * (W + W.mT))
+    total = float(values.sum())
+    if total == 0:
+        return None
+    aligned, order = (values if total > 0 else -values).sort(descending=True)
+    # With k directions the best multiple is their mean eigenvalue, and leaves |W|^2 less (sum of eigenvalues)^2 / k.
+    gained = aligned.cumsum(0).clamp_min(0.0).square() / torch.arange(1, len(aligned) + 1)
+    kept = vectors[:, order[: int(gained.argmax()) + 1]]
+    return kept @ kept.mT
+
+
+def _input_weights(layers: HeadLayers, layer: int, inputs: list[int]) -> Float[Tensor, "n n"]:
+    """W[a, e]: the weight of G[a, e] in T[a, e]."""
+    P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
+    own = torch.einsum("ha,he->ae", P.diagonal(dim1=-2, dim2=-1), Q.diagonal(dim1=-2, dim2=-1))
+    return own + torch.where(torch.eye(len(inputs), dtype=torch.bool), 0.0, torch.einsum("hae,hea->ae", P, Q))
+
+
+def find_machines(layers: HeadLayers, spec: ModelSpec) -> Machines | str:
+    """The machines, or why there are none. The last layer's x is never read, so it does not count."""
+    inputs, _ = label_indices(spec)
+    if layers.layers < 2:
+        return "a single layer changes no x that is read"
+    rows = [_input_weights(layers, layer, inputs) for layer in range(layers.layers - 1)]
+    sizes = [float(W.abs().max()) for W in rows]
+    if not max(sizes) > 0:
+        return "no layer changes x"
+    W = torch.stack([row / size for row, size in zip(rows, sizes, strict=True) if size > 0]).mean(0).abs()
+    linked = (W / W.max() >= LINK).numpy()
+    count, part = connected_components(np.asarray(linked | linked.T), directed=False)
+    if count == 1:
+        return "all inputs are mixed with each other"
+    blocks = tuple(tuple(int(i) for i in np.flatnonzero(part == k)) for k in range(count))
+    mask = Machines(blocks).mask(len(inputs)) > 0
+    if not float(W[~mask].mean()) <= SEPARATE * float(W[mask].mean()):
+        return "the inputs fall into no separate blocks"
+    return Machines(tuple(sorted(blocks)))
+
+
+@dataclass(frozen=True, eq=False)
+class SketchMap(BlockMap):
+    """A block of the Gram matrix between projections: Pi' Sigma Pi for xx, alpha^T Pi for yx."""
+
+    read: Float[Tensor, "n n"]
+    written: Float[Tensor, "n n"]
+
+    def _between(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
+        out = block @ self.read
+        return self.written @ out if self.row == self.column else out
+
+    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
+        block = (slice(None), self.row.indices, self.column.indices)
+        total[block].add_(self._between(gram[block]), alpha=weight)
+
+    def contract(
+        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, " prompt"]:
+        block = (slice(None), self.row.indices, self.column.indices)
+        return (cotangent[block] * self._between(gram[block])).sum((-1, -2))
+
+    def add_pullback(
+        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
+    ) -> None:
+        block = self._between(cotangent[:, self.row.indices, self.column.indices])
+        total[:, self.row.indices, self.column.indices].add_(block, alpha=0.5 * weight)
+        total[:, self.column.indices, self.row.indices].add_(block.mT, alpha=0.5 * weight)
+
+    def by_weights(self, layers: HeadLayers, layer: int, spec: ModelSpec) -> float:
+        """The coefficient by orthogonal projection of K on this map."""
+        if self.row != self.column:
+            M = label_weights(layers, layer, spec)
+            return float((M * self.read).sum() / self.read.trace())
+        size = 0.5 * (self.read.trace() * self.written.trace() + (self.read * self.written).sum())
+        return float((_weights_at(layers, layer, spec, self.read) * self.written).sum() / size)
+
+
+@dataclass(frozen=True, eq=False)
+class MachineMap(BlockMap):
+    """The blocks of Sigma within machines."""
+
+    mask: Float[Tensor, "n n"]
+
+    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
+        block = (slice(None), self.row.indices, self.column.indices)
+        total[block].add_(self.mask * gram[block], alpha=weight)
+
+    def contract(
+        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, " prompt"]:
+        block = (slice(None), self.row.indices, self.column.indices)
+        return (self.mask * cotangent[block] * gram[block]).sum((-1, -2))
+
+    def add_pullback(
+        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
+    ) -> None:
+        block = self.mask * cotangent[:, self.row.indices, self.column.indices]
+        total[:, self.row.indices, self.column.indices].add_(0.5 * (block + block.mT), alpha=weight)
+
+    def entries(self) -> Tensor:
+        a, e = torch.nonzero(self.mask, as_tuple=True)
+        a, e = a + self.row.start, e + self.column.start
+        return torch.stack([a, a, e, e], -1)
+
+
+def sketch_maps(spec: ModelSpec, sketch: Sketch) -> tuple[tuple[BlockMap, ...], ...]:
+    """xx and yx, for every layer."""
+    xx, _, yx, _ = omega_maps(spec)
+    return tuple(
+        tuple(SketchMap(m.name, m.row, m.column, read, written) for m in (xx, yx))
+        for read, written in zip(sketch.reads, sketch.writes, strict=True)
+    )
+
+
+def machine_maps(spec: ModelSpec, machines: Machines) -> tuple[BlockMap, ...]:
+    """xx and yx, the same for all layers."""
+    xx, _, yx, _ = omega_maps(spec)
+    return MachineMap(xx.name, xx.row, xx.column, machines.mask(xx.row.size)), yx

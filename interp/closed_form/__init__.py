@@ -1,1 +1,0 @@
-"""Embedded networks on simple regression: is it the closed form, gradient descent, or something else?"""

@@ -1,0 +1,1 @@
+"""Questions asked of a network and what was recovered from it, one file each."""

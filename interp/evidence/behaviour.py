@@ -1,0 +1,300 @@
+"""A network of regression compared with classical solvers as behaviour: along its depth, in its errors, in how it
+reacts to the query, and outside its task.
+
+Nothing of the weights' structure is used, so this is all there is to say of networks that have no families (clipped
+ones), and a check from outside of those that have. It never makes a verdict "recognized". Causal networks of regression
+are not analysed.
+
+What is compared are the weights w^l by which the network would predict after l layers. For linear layers they are
+exact; for clipped ones a fit to what tokens hold, whose R^2 stands beside it.
+
+Protocol: solvers are tuned on one sample of prompts to come as close as they can to the network after its last layer;
+the iterate that matches a layer is chosen on a second sample, and its distance measured on a third.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.algebra.unrolling import implicit_states
+from interp.evidence.interventions import finite_prompts
+from interp.identify.losses import solves_task
+from interp.models.gram import forward, head_layers
+from interp.models.hooked import HookedLinearTransformer
+from interp.models.tasks import NoisyRegression, RegressionPrompts
+from interp.models.transformer import LinearTransformer
+from interp.probes.activations import hooked_inputs
+from interp.probes.intervals import interval_of, ratio, resamples
+from interp.probes.within import fit_tokens
+from interp.results import Behaviour, Match, Shift, Solver
+from interp.solvers import RegressionStatistics, TuningSet
+from interp.solvers.trajectories import Trajectory, tuned_trajectories
+
+__all__ = ["ImplicitWeights", "describe_behaviour", "implicit_weights"]
+
+PROMPTS = 256  # of each of the three samples, fewer where tokens are many
+FEWEST = 32
+OPERATIONS = 4e9  # of the forward passes of one sample
+NUMBERS = 2**25  # at most so many attention scores of a layer at a time
+SENSED = 64  # prompts whose predictions are differentiated
+NAMED = 0.05  # a solver is named when it misses at most this share of the weights' energy after the last layer
+ALIKE = 1e-3  # and another that misses less than this is as good as the closest, whatever the intervals
+TIE = 1.01  # distances whose ratio is below it are the same: gradient descent is momentum 0
+NOTHING = 1e-24  # share of the weights' energy over all layers below which those of a layer are rounding
+
+Estimate = tuple[float | None, tuple[float | None, float | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class ImplicitWeights:
+    """w^0 to w^L of every prompt, with the sign of the read-out taken out, and how they were found."""
+
+    found_by: str
+    w: tuple[Float[Tensor, "prompt dim"], ...]
+    linearity_r2: tuple[float | None, ...]
+
+
+def implicit_weights(model: LinearTransformer, prompts: RegressionPrompts) -> ImplicitWeights:
+    """By the unrolling where layers are linear; else by a fit to what tokens hold."""
+    sign = -float(model.spec.readout.sign)
+    if model.spec.clip is None:
+        grams = prompts.grams(model.spec)
+        states = implicit_states(forward(head_layers(model, prompts.context), grams.gram, grams.query), model.spec)
+        return ImplicitWeights("unrolling", tuple(sign * s.w[:, 0] for s in states), (1.0,) * len(states))
+    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
+    _, cache = HookedLinearTransformer(model).run_with_cache(*hooked_inputs(prompts, model.spec), names_filter=names)
+    tokens = [cache[name] for name in names]
+    fitted = fit_tokens(tokens, model.spec)
+    return ImplicitWeights("tokens", tuple(sign * fit.w[:, 0] for fit in fitted), tuple(fit.r2 for fit in fitted))
+
+
+def describe_behaviour(model: LinearTransformer, task: NoisyRegression, seed: int) -> Behaviour | str:
+    """The comparison, or why there is none: too few tokens to fit w to, too large a network, or one that diverges or
+    predicts nothing."""
+    if model.spec.clip is not None and task.context + 1 <= model.spec.width:
+        return f"the {task.context + 1} tokens of a prompt leave the implicit weights of a clipped network free"
+    count = min(PROMPTS, _affordable(model, task.context))
+    if count < FEWEST:
+        return "its prompts are too long for forward passes in the time that this part has"
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
+    tuned, chosen, scored = (_drawn(model, task, count, s) for s in seeds[:3])
+    if min(sample.count for sample in (tuned, chosen, scored)) < count // 2:
+        return "most prompts diverge"
+    network, known = implicit_weights(model, scored), _statistics(scored)
+    energy = float(network.w[-1].square().sum())
+    if not energy > 0 or not math.isfinite(energy):
+        return "the network's implicit weights are 0, or not finite"
+    covariance = None if task.covariance is None else torch.tensor(task.covariance, dtype=torch.float64)
+    tuning = TuningSet(_statistics(tuned), implicit_weights(model, tuned).w[-1], covariance)
+    solvers = tuned_trajectories(tuning, model.layers)
+    choosing, earlier = _statistics(chosen), implicit_weights(model, chosen).w
+    matches: list[Match] = []
+    last: dict[str, Match] = {}
+    for solver in solvers:
+        own, other = solver.iterates(choosing), solver.iterates(known)
+        for layer in range(1, model.layers + 1):
+            entry = _match(solver, layer, (earlier, own), (network.w, other), scored.w, seeds[3])
+            if entry is not None:
+                matches.append(entry)
+                last[solver.name] = entry
+    kept = {
+        solver.name: solver for solver in solvers if solver.name in last and last[solver.name].layer == model.layers
+    }
+    closest, alike = _closest([last[name] for name in kept])
+    iterates = {name: solver.marks.index(last[name].best) for name, solver in kept.items()}
+    gradient = _sensitivity(model, scored[:SENSED])
+    return Behaviour(
+        weights=network.found_by,
+        linearity_r2=network.linearity_r2,
+        solvers=tuple(
+            _solver(solver, gradient, solver.iterates(_statistics(scored[:SENSED]))[iterates[name]], seeds[3])
+            for name, solver in kept.items()
+        ),
+        matches=tuple(matches),
+        null_similarity=tuple(_similarity(w - scored.w, -scored.w, seeds[3])[0] for w in network.w),
+        shifts=_shifts(model, task, kept, iterates, count, seeds[3]),
+        solves_task=_solves(model, task, scored),
+        closest=closest,
+        alike=alike,
+        named=NAMED,
+        prompts=scored.count,
+    )
+
+
+def _affordable(model: LinearTransformer, context: int) -> int:
+    """Prompts that fit in time and memory."""
+    width, heads, tokens = model.spec.width, model.heads, context + 1
+    if model.spec.clip is None:
+        return int(OPERATIONS / (4.0 * model.layers * (heads + 2) * width**3))
+    each = 4.0 * model.layers * heads * (tokens * width**2 + tokens**2 * width)
+    return min(int(OPERATIONS / each), int(NUMBERS / (heads * tokens**2)))
+
+
+def _drawn(model: LinearTransformer, task: NoisyRegression, count: int, seed: int) -> RegressionPrompts:
+    found = finite_prompts(model, task.sample(count, seed))
+    assert isinstance(found, RegressionPrompts)
+    return found
+
+
+def _statistics(prompts: RegressionPrompts) -> RegressionStatistics:
+    return RegressionStatistics.from_data(prompts.x, prompts.y)
+
+
+def _errors(w: Float[Tensor, "prompt dim"], iterates: Float[Tensor, "mark prompt dim"]) -> Float[Tensor, "prompt mark"]:
+    return (iterates - w).square().sum(-1).T
+
+
+def _match(
+    solver: Trajectory,
+    layer: int,
+    choosing: tuple[Sequence[Tensor], Tensor],
+    scoring: tuple[Sequence[Tensor], Tensor],
+    truth: Float[Tensor, "prompt dim"],
+    seed: int,
+) -> Match | None:
+    """None where the layer's weights are 0."""
+    (earlier, own), (weights, other) = choosing, scoring
+    w, size = weights[layer], weights[layer].square().sum(-1)
+    if not float(size.sum()) > NOTHING * max(float(v.square().sum()) for v in weights):
+        return None
+    errors = _errors(earlier[layer], own).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    draws = resamples(len(errors), seed) @ errors.clamp_max(1e300)
+    best = int(errors.clamp_max(1e300).sum(0).argmin())
+    marks = torch.tensor(solver.marks, dtype=torch.float64)
+    low, high = marks[draws.argmin(1)].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    distance, distance_ci = ratio(_errors(w, other[best : best + 1])[:, 0], size, seed)
+    budget = None
+    if solver.unit == "steps" and layer < len(marks):
+        budget, _ = ratio(_errors(w, other[layer : layer + 1])[:, 0], size, seed)
+    similarity, similarity_ci = _similarity(w - truth, other[best] - truth, seed)
+    return Match(
+        layer=layer,
+        solver=solver.name,
+        best=solver.marks[best],
+        best_ci=(low, high),
+        distance=distance,
+        distance_ci=distance_ci,
+        at_budget=budget,
+        similarity=similarity,
+        similarity_ci=similarity_ci,
+    )
+
+
+def _similarity(left: Float[Tensor, "prompt dim"], right: Float[Tensor, "prompt dim"], seed: int) -> Estimate:
+    """sum <left, right> / sqrt(sum |left|^2 sum |right|^2)."""
+    parts = torch.stack([(left * right).sum(-1), left.square().sum(-1), right.square().sum(-1)], 1)
+    sums = torch.cat([parts.sum(0, keepdim=True), resamples(len(parts), seed) @ parts])
+    values = sums[:, 0] / (sums[:, 1] * sums[:, 2]).sqrt()
+    return interval_of(values[0], values[1:], len(parts))
+
+
+def _closest(last: Sequence[Match]) -> tuple[str | None, tuple[str, ...]]:
+    """The solver that is closest after the last layer, if it is close, and those whose intervals reach its own."""
+    known = [entry for entry in last if entry.distance is not None and entry.distance < NAMED]
+    if not known:
+        return None, ()
+    least = min(entry.distance or 0.0 for entry in known)
+    best = next(entry for entry in known if (entry.distance or 0.0) <= TIE * least + NOTHING)  # simpler ones come first
+    reach = max(best.distance_ci[1] or 0.0, ALIKE)
+    lows = ((entry, entry.distance_ci[0]) for entry in known if entry is not best)
+    return best.solver, tuple(entry.solver for entry, low in lows if low is not None and low <= reach)
+
+
+def _solves(model: LinearTransformer, task: NoisyRegression, prompts: RegressionPrompts) -> bool:
+    answer = prompts.target[:, 0, 0]
+    oracle = (task.oracle_weights(prompts) * prompts.x_query).sum(-1)
+    predictions = {"null": torch.zeros_like(answer), "network": _predicted(model, prompts), "oracle": oracle}
+    return solves_task({name: (found - answer).square() for name, found in predictions.items()})[0]
+
+
+def _sensitivity(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, "prompt dim"]:
+    """dp/dx_t of every prompt, through the whole network: with the query among the keys it is not w."""
+    x = prompts.x_query.clone().requires_grad_()
+    predicted = _predicted(model, replace(prompts, x_query=x))
+    (gradient,) = torch.autograd.grad(predicted.sum(), x)
+    return gradient
+
+
+def _predicted(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, " prompt"]:
+    """The prediction at the query."""
+    if model.spec.clip is None:
+        grams = prompts.grams(model.spec)
+        query = forward(head_layers(model, prompts.context), grams.gram, grams.query).queries[-1]
+        return model.spec.readout.sign * query[:, 0, model.spec.channel(model.spec.readout.channel).start]
+    return HookedLinearTransformer(model)(*hooked_inputs(prompts, model.spec))[:, -1, 0]
+
+
+def _solver(
+    solver: Trajectory, gradient: Float[Tensor, "prompt dim"], w: Float[Tensor, "prompt dim"], seed: int
+) -> Solver:
+    distance, interval = ratio((gradient - w).square().sum(-1), gradient.square().sum(-1), seed)
+    return Solver(
+        name=solver.name, label=solver.label, unit=solver.unit, parameters=dict(solver.parameters),
+        sensitivity=distance, sensitivity_ci=interval,
+    )  # fmt: skip
+
+
+def _shifts(
+    model: LinearTransformer,
+    task: NoisyRegression,
+    solvers: dict[str, Trajectory],
+    iterates: dict[str, int],
+    count: int,
+    seed: int,
+) -> tuple[Shift, ...]:
+    out = []
+    for number, (name, label, other) in enumerate(_elsewhere(task)):
+        fits = min(count, _affordable(model, other.context))
+        drawn = _drawn(model, other, max(fits, 1), seed + 1 + number) if fits >= FEWEST else None
+        if drawn is None or drawn.count < FEWEST // 2:
+            reason = "skipped, because prompts are too long" if drawn is None else "skipped, because most diverge"
+            nothing = dict.fromkeys(solvers)
+            empty = {solver: (None, None) for solver in solvers}
+            out.append(
+                Shift(name=name, label=label, disagreement=nothing, disagreement_ci=empty, prompts=0, reason=reason)
+            )
+            continue
+        known, predicted = _statistics(drawn), _predicted(model, drawn)
+        found = {
+            solver: ratio(
+                (predicted - (trajectory.iterates(known)[iterates[solver]] * drawn.x_query).sum(-1)).square(),
+                predicted.square(),
+                seed,
+            )
+            for solver, trajectory in solvers.items()
+        }
+        out.append(
+            Shift(
+                name=name,
+                label=label,
+                disagreement={solver: value for solver, (value, _) in found.items()},
+                disagreement_ci={solver: interval for solver, (_, interval) in found.items()},
+                prompts=drawn.count,
+            )
+        )
+    return tuple(out)
+
+
+def _elsewhere(task: NoisyRegression) -> list[tuple[str, str, NoisyRegression]]:
+    """The task itself, and tasks that differ from it in one thing."""
+    eigenvalues = task.covariance or (1.0,) * task.dim
+    louder = replace(task.noise, values=tuple(2.0 * v for v in task.noise.values))
+    stretched = tuple(v * (4.0 if k == 0 else 1.0) for k, v in enumerate(eigenvalues))
+    found = [
+        ("task", "the task itself", task),
+        ("context-half", "half as many context tokens", replace(task, context=max(1, task.context // 2))),
+        ("context-double", "twice as many context tokens", replace(task, context=2 * task.context)),
+        ("inputs", "inputs 1.5 times as large", replace(task, covariance=tuple(2.25 * v for v in eigenvalues))),
+        ("weights", "true weights 3 times as large", replace(task, weight_std=3.0 * task.weight_std)),
+        ("direction", "inputs 2 times as large in one direction", replace(task, covariance=stretched)),
+    ]
+    if max(task.noise.values) > 0:
+        found.insert(3, ("noise", "twice as much noise", replace(task, noise=louder)))
+    return found

@@ -1,0 +1,99 @@
+"""Certificates of networks on simple regression: the closed form, or steps of a gradient method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from interp.checkpoints.opening import Checkpoint
+from interp.evidence.disagreement import EXAMPLES, Compared, Example, Task
+from interp.identify.simple_identification import RecoveredSimple, identify_simple, open_simple
+from interp.models.embedded import run_model
+from interp.models.tasks import NoiseLaw, SimpleRegression
+from interp.models.transformer import LinearTransformer
+from interp.results import RecoveredDescent, RecoveredForm
+
+__all__ = ["SimpleComparison", "recognize_simple", "simple_variations"]
+
+
+def recognize_simple(
+    checkpoint: Checkpoint, prompts: int, seeds: Sequence[int], progress: Callable[[str], None] = lambda step: None
+) -> SimpleComparison | None:
+    """None when the verdict is unrecognized. Raises as ``open_simple`` does."""
+    model, task = open_simple(checkpoint, prompts)
+    found = identify_simple(model, task, prompts, seeds, progress)
+    if isinstance(found, str) or not found.recovered.recognized:
+        return None
+    return SimpleComparison(model, task, found.recovered)
+
+
+@dataclass(frozen=True, eq=False)
+class SimpleComparison:
+    """See ``interp.evidence.disagreement.Comparison``."""
+
+    model: LinearTransformer
+    task: SimpleRegression
+    found: RecoveredSimple
+
+    @property
+    def recovered(self) -> RecoveredForm | RecoveredDescent:
+        found, context = self.found, self.task.context
+        if found.rival is None:
+            return RecoveredForm(family=found.name, equation=found.formula, shrunken=found.shrunken, context=context)
+        assert found.rival.steps is not None  # the polynomial is never chosen
+        return RecoveredDescent(
+            family=found.name,
+            equation=found.formula,
+            parameters=found.parameters,
+            context=context,
+            keys=self.model.spec.attention.keys,
+            x_unit=found.rival.x_unit,
+            y_unit=found.rival.y_unit,
+            steps=tuple(found.rival.steps.tolist()),
+        )
+
+    def variations(self) -> Mapping[str, tuple[str, Task | str]]:
+        return simple_variations(self.task, self.model.spec.readout.flat)
+
+    def compare(self, task: SimpleRegression, count: int, seed: int) -> Compared:
+        drawn = task.sample(count, seed)
+        network = run_model(self.model, *drawn.inputs(self.model.spec)).prediction
+        kept = torch.isfinite(network)
+        algorithm = self.found.predict(drawn[kept])
+        return Compared(network[kept][:, None], algorithm[:, None], count - int(kept.sum()), "diverge")
+
+    def examples(self, seed: int) -> Example:
+        drawn = self.task.sample(EXAMPLES, seed)
+        drawn = replace(drawn, **{name: getattr(drawn, name).float().double() for name in ("x", "y", "x_query")})
+        context, query = drawn.inputs(self.model.spec)
+        network = run_model(self.model, context, query).prediction
+        return Example(torch.cat([context, query], 1)[..., 1:], network, self.found.predict(drawn))
+
+
+def simple_variations(task: SimpleRegression, fixed: bool) -> dict[str, tuple[str, SimpleRegression | str]]:
+    """``fixed``: the read-out has weights for every token, so that their number cannot change."""
+    louder = NoiseLaw(kind=task.noise.kind, values=tuple(2 * v for v in task.noise.values))
+    tied = "the read-out has weights for just so many" if fixed else None
+    return {
+        "task": ("as trained", task),
+        "noise x2": (
+            "twice the noise",
+            replace(task, noise=louder) if task.noise.largest > 0 else "the task has no noise",
+        ),
+        "context x1/2": (
+            "half the examples",
+            tied or (replace(task, context=task.context // 2) if task.context > 3 else "two points make a line"),
+        ),
+        "context x2": ("twice the examples", tied or replace(task, context=2 * task.context)),
+        "shift x2": (
+            "means of x twice as far from 0",
+            replace(task, shift=2 * task.shift) if task.shift > 0 else "the means of x are 0",
+        ),
+        "spread x2": (
+            "scales of x twice as uneven",
+            replace(task, spread=2 * task.spread) if task.spread > 0 else "x has one scale",
+        ),
+        "weights x2": ("lines twice as steep", replace(task, weight_std=2 * task.weight_std)),
+    }

@@ -1,0 +1,215 @@
+"""Certificates of causal models of linear dynamics: block-scalar heads, or one step of gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.checkpoints.opening import Checkpoint
+from interp.evidence.disagreement import EXAMPLES, Compared, Example, Task
+from interp.families.channel_heads import free_numbers, uncertainty
+from interp.identify.sequence_identification import (
+    FoundInSequences,
+    Half,
+    Subject,
+    identify_sequences,
+    open_causal,
+    run_half,
+)
+from interp.models.causal import causal_prediction
+from interp.models.specification import ModelSpec
+from interp.models.tasks import LinearDynamics, NoiseLaw
+from interp.results import RecoveredHeads, RecoveredStep
+from interp.solvers.next_state import Pairs
+
+__all__ = ["SequenceComparison", "predict_by_maps", "recognize_sequences", "sequence_variations"]
+
+MOST_SEQUENCES = 512  # of every kind
+EXAMPLE_NUMBERS = 1024  # that the examples hold, at most
+CHUNK_NUMBERS = 2**22  # in memory at a time
+SENSED = 256  # sequences behind the standard errors
+DIGITS = 10  # of a coefficient
+EQUATION = "e[a] ← e[a] + Σ k[a, b, g, e] Σ_j e_j[b] ⟨e_j[g], e[e]⟩"
+
+
+def recognize_sequences(
+    checkpoint: Checkpoint, prompts: int, seeds: Sequence[int], progress: Callable[[str], None] = lambda step: None
+) -> SequenceComparison | None:
+    """None when the verdict is unrecognized. Raises as ``open_causal`` does."""
+    subject = open_causal(checkpoint, prompts)
+    found = identify_sequences(subject, prompts, seeds[:3], progress)
+    if isinstance(found, str) or found.algorithm is None:
+        return None
+    recovered = _heads(subject, found, seeds[5]) if found.algorithm == "revalg" else _step(subject, found)
+    return SequenceComparison(subject, recovered)
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceComparison:
+    """A ``Comparison``. R^2 is that of what is added to the tokens, as in the verdict."""
+
+    subject: Subject
+    recovered: RecoveredHeads | RecoveredStep
+
+    def variations(self) -> Mapping[str, tuple[str, Task | str]]:
+        return sequence_variations(self.subject.task)
+
+    def compare(self, task: LinearDynamics, count: int, seed: int) -> Compared:
+        half, lost = run_half(self.subject.model, task.sample(min(count, MOST_SEQUENCES), seed))
+        return Compared(
+            network=half.prediction.flatten(1),
+            algorithm=self._predict(half).flatten(1),
+            left_out=lost,
+            why="diverge",
+            held=(half.prediction - half.added).flatten(1),
+        )
+
+    def examples(self, seed: int) -> Example:
+        task = self.subject.task
+        count = max(1, min(EXAMPLES, EXAMPLE_NUMBERS // (task.context * task.dim)))
+        half, _ = run_half(self.subject.model, task.sample(min(4 * EXAMPLES, task.most_prompts), seed))
+        drawn = half.drawn[:count]
+        half, _ = run_half(self.subject.model, replace(drawn, states=drawn.states.float().double()))
+        return Example(half.drawn.states[:, :-1], half.prediction, self._predict(half))
+
+    def _predict(self, half: Half) -> Float[Tensor, "sequence pos dim"]:
+        found = self.recovered
+        if isinstance(found, RecoveredHeads):
+            k = torch.tensor(found.layers, dtype=torch.float64)
+            return predict_by_maps(self.subject.spec, k, half.tokens)
+        pairs, states = Pairs(half.drawn.states), half.drawn.states[:, :-1]
+        held, decay = (_matrix(value, found.dim) for value in (found.held, found.decay))
+        return states @ held.T + found.eta * pairs.descent - pairs.curvature @ decay.T
+
+
+def predict_by_maps(
+    spec: ModelSpec, k: Float[Tensor, "layer c c c c"], tokens: Float[Tensor, "sequence pos D"]
+) -> Float[Tensor, "sequence pos dim"]:
+    """The block-scalar network of coefficients ``k``, without its heads; clipped where the network is."""
+    size, pos = spec.tokens[0][1], tokens.shape[1]
+    channels = k.shape[-1]
+    chunk = max(1, CHUNK_NUMBERS // (channels**2 * pos**2))
+    scale = spec.attention.factor(pos)
+    out = []
+    for some in tokens.split(chunk):
+        e = some.unflatten(-1, (channels, size)).transpose(1, 2)  # (sequence, c, pos, d)
+        for layer in k:
+            scores = torch.einsum("netd,ngjd->ngetj", e, e).tril()
+            mixed = torch.einsum("abge,ngetj->nabtj", layer, scores)
+            update = scale * torch.einsum("nabtj,nbjd->natd", mixed, e)
+            e = e + update if spec.residual else update
+            if spec.clip is not None:
+                e = e.clamp(-spec.clip, spec.clip)
+        out.append(causal_prediction(spec, e.transpose(1, 2).flatten(2)))
+    return torch.cat(out) if out else tokens[..., :size]
+
+
+def _matrix(value: float | list[Any], dim: int) -> Float[Tensor, "dim dim"]:
+    if isinstance(value, list):
+        return torch.tensor(value, dtype=torch.float64)
+    return value * torch.eye(dim, dtype=torch.float64)
+
+
+def _shared(subject: Subject) -> dict[str, Any]:
+    spec, task = subject.spec, subject.task
+    contents = task.contents(len(spec.tokens)) or ()
+    if not bool(task.start_matrix().any()):
+        contents = tuple("zero" if content == "start" else content for content in contents)
+    return {
+        "dim": task.dim,
+        "context": task.context,
+        "channels": tuple(name for name, _ in spec.tokens),
+        "contents": contents,
+        "start": [list(row) for row in task.start] if isinstance(task.start, tuple) else float(task.start),
+    }
+
+
+def _readout(subject: Subject) -> int:
+    return [name for name, _ in subject.spec.tokens].index(subject.spec.readout.channel)
+
+
+def _heads(subject: Subject, found: FoundInSequences, seed: int) -> RecoveredHeads:
+    spec = subject.spec
+    live = torch.stack([found.live.maps(layer) for layer in range(len(found.heads.q))])
+    k = torch.where(live, found.heads.k, 0.0)
+    stderr: tuple[float | None, ...] = ()
+    if found.how == "refit":
+        free = free_numbers(found.live, found.heads.q.shape[1])
+        tokens, target = found.fitted.tokens[:SENSED], found.fitted.prediction[:SENSED]
+        known = uncertainty(spec, found.heads, free, tokens, target, seed).stderr
+        most = [
+            float(error[alive].max()) if bool(alive.any()) else 0.0 for error, alive in zip(known, live, strict=True)
+        ]
+        stderr = tuple(value if value == value else None for value in most)
+    equation = EQUATION if spec.residual else EQUATION.replace("e[a] + ", "")
+    return RecoveredHeads(
+        **_shared(subject),
+        family="revalg",
+        equation=equation,
+        parameters=found.numbers,
+        scale=spec.attention.scale,
+        residual=spec.residual,
+        clip=spec.clip,
+        sign=spec.readout.sign,
+        readout=_readout(subject),
+        how=found.how,
+        layers=tuple(_rounded(layer.tolist()) for layer in k),
+        stderr=stderr,
+    )
+
+
+def _rounded(value: Any) -> Any:
+    return [_rounded(entry) for entry in value] if isinstance(value, list) else float(f"{value:.{DIGITS}g}")
+
+
+def _step(subject: Subject, found: FoundInSequences) -> RecoveredStep:
+    step, sign, task = found.step, subject.spec.readout.sign, subject.task
+    assert step is not None  # the verdict is gd
+    shared = _shared(subject)
+    starts = shared["contents"][_readout(subject)] == "start"
+    held = sign * task.start_matrix() if starts else torch.zeros(task.dim, task.dim, dtype=torch.float64)
+    return RecoveredStep(
+        **shared,
+        family="gd",
+        equation="f = H s_t + η B_t s_t − M A_t s_t",
+        parameters=step.numbers,
+        eta=step.eta,
+        eta_stderr=step.eta_stderr if step.eta_stderr == step.eta_stderr else None,
+        held=held.tolist() if isinstance(task.start, tuple) and starts else float(held[0, 0]),
+        decay=(sign * step.eta * step.w0).tolist() if isinstance(step.w0, Tensor) else sign * step.eta * step.w0,
+    )
+
+
+def sequence_variations(task: LinearDynamics) -> dict[str, tuple[str, LinearDynamics | str]]:
+    def begun(factor: float) -> LinearDynamics:
+        return replace(task, initial=replace(task.initial, value=factor * task.initial.value))
+
+    louder = NoiseLaw(kind=task.noise.kind, values=tuple(2 * v for v in task.noise.values))
+    others = {
+        "dynamics orthogonal": ("a fresh orthogonal W", "orthogonal"),
+        "dynamics contracting": ("a fresh contracting W", "contracting"),
+    }
+    return {
+        "task": ("as trained", task),
+        "noise x2": (
+            "twice the noise",
+            replace(task, noise=louder) if task.noise.largest > 0 else "the task has no noise",
+        ),
+        "length x1/2": (
+            "half the length",
+            replace(task, context=task.context // 2) if task.context > 1 else "sequences have a single token",
+        ),
+        "length x2": ("twice the length", replace(task, context=2 * task.context)),
+        "start x1/2": ("first states half as large", begun(0.5)),
+        "start x2": ("first states twice as large", begun(2.0)),
+        **{
+            name: (label, replace(task, dynamics=kind, teacher=None))
+            for name, (label, kind) in others.items()
+            if kind != task.dynamics
+        },
+    }

@@ -1,0 +1,184 @@
+"""What speaks for the closed form: agreement, invariances far from the task, and LayerNorm as the place of division."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.families.gradient_methods import Rival
+from interp.identify.identification import bootstrap_fidelity
+from interp.models.embedded import LayerPassage, normalise, run_model
+from interp.models.tasks import LeastSquares, SimplePrompts
+from interp.models.transformer import LinearTransformer
+from interp.results import Form, Replacement, Rescaled
+from interp.stats.averages import ratio_with_error
+
+__all__ = ["FACTORS", "closer", "forms", "replacements", "rescalings"]
+
+FACTORS = {"x": (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), "y": (-1.0, 0.25, 4.0)}
+TAIL = 0.025  # of the prompts of the task lie below, and above, what is called outside
+BOOTSTRAP = 1000
+FORMULAS = {
+    "least-squares": "ŷ = ȳ + (C / V)(u − x̄)",
+    "shrunken": "ŷ = (1 − h)(N + 1)/N · [ȳ + (C / V)(u − x̄)]",
+}
+
+
+def _values(found: LeastSquares, name: str) -> Float[Tensor, " prompt"]:
+    return found.prediction if name == "least-squares" else found.shrunken
+
+
+def forms(network: Float[Tensor, " prompt"], prompts: SimplePrompts, keys: str, seed: int) -> tuple[Form, ...]:
+    """The closed forms that sums over these keys can give, the closest to the network first."""
+    found = prompts.least_squares()
+    out = []
+    for name in FORMULAS if keys == "all" else ("least-squares",):
+        value = _values(found, name)
+        score = bootstrap_fidelity(value[:, None], network[:, None], seed)
+        slope, error = ratio_with_error(value * network, value * value)
+        size = float(value.square().sum())
+        out.append(
+            Form(
+                name=name,
+                formula=FORMULAS[name],
+                fidelity=score.fidelity,
+                fidelity_ci=score.interval,
+                error=(float((network - value).square().sum()) / size) ** 0.5 if size > 0 else None,
+                slope=slope,
+                slope_stderr=error,
+            )
+        )
+    return tuple(sorted(out, key=lambda form: -(form.fidelity if form.fidelity is not None else -float("inf"))))
+
+
+def closer(
+    network: Float[Tensor, " prompt"],
+    form: Float[Tensor, " prompt"],
+    rival: Float[Tensor, " prompt"],
+    seed: int,
+) -> tuple[float, float]:
+    """The ratio of squared differences, form against rival, and the upper end of its 95 % interval over prompts."""
+    ours, theirs = (form - network).square(), (rival - network).square()
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randint(len(ours), (BOOTSTRAP, len(ours)), generator=generator)
+    ratios = ours[draws].sum(1) / theirs[draws].sum(1).clamp_min(1e-300)
+    return float(ours.sum() / theirs.sum().clamp_min(1e-300)), float(torch.quantile(ratios, 0.975))
+
+
+def rescalings(
+    model: LinearTransformer,
+    prompts: SimplePrompts,
+    name: str,
+    rivals: Sequence[Rival],
+    seed: int,
+) -> tuple[Rescaled, ...]:
+    """The network and the form ``name`` where all x, or all y, are multiplied by a factor. The form does not move with
+    x and follows y; whatever is a polynomial in x is lost."""
+    out = []
+    sizes = {
+        "x": lambda drawn: drawn.least_squares().V,
+        "y": lambda drawn: drawn.y.square().mean(1),
+    }
+    for quantity, factors in FACTORS.items():
+        size: Callable[[SimplePrompts], Tensor] = sizes[quantity]
+        low, high = torch.quantile(size(prompts), torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64))
+        for factor in factors:
+            drawn = prompts.rescaled(**{quantity: factor})
+            network = run_model(model, *drawn.inputs(model.spec)).prediction[:, None]
+            score = bootstrap_fidelity(_values(drawn.least_squares(), name)[:, None], network, seed)
+            outside = (size(drawn) < low) | (size(drawn) > high)
+            out.append(
+                Rescaled(
+                    quantity=quantity,
+                    factor=factor,
+                    outside=float(outside.double().mean()),
+                    fidelity=score.fidelity,
+                    fidelity_ci=score.interval,
+                    rivals={
+                        r.name: bootstrap_fidelity(r.predict(drawn)[:, None], network, seed).fidelity for r in rivals
+                    },
+                )
+            )
+    return tuple(out)
+
+
+def replacements(
+    model: LinearTransformer, fitted: SimplePrompts, held_out: SimplePrompts, seed: int
+) -> tuple[Replacement, ...]:
+    """The network with one LayerNorm replaced by an affine map of a token, the same for all rows: the one that comes
+    closest to LayerNorm on the fitted prompts, or in the last layer to the prediction itself. Scored on the half of the
+    prompts that speaks more for the map."""
+    if model.spec.layernorm is None:
+        return ()
+    halves = [(drawn, run_model(model, *drawn.inputs(model.spec))) for drawn in (fitted, held_out)]
+    out = []
+    for layer in range(model.layers):
+        entry = halves[0][1].layers[layer]
+        if layer + 1 == model.layers:
+            solution = _affine(_read_out(model, entry.mid), (halves[0][1].prediction - _kept(model, entry))[:, None])
+            found = [
+                (_with_one(_read_out(model, p.layers[layer].mid)) @ solution)[:, 0] + _kept(model, p.layers[layer])
+                for _, p in halves
+            ]
+        else:
+            outside = model.spec.layernorm.placement == "before-skip"
+            target = entry.after - entry.before if outside else entry.after
+            solution = _affine(entry.mid.flatten(0, 1), target.flatten(0, 1))
+            replaced = _one_replaced(model, layer, solution)
+            found = [run_model(model, *d.inputs(model.spec), replaced=replaced).prediction for d, _ in halves]
+        scores = [
+            bootstrap_fidelity(value[:, None], passage.prediction[:, None], seed)
+            for value, (_, passage) in zip(found, halves, strict=True)
+        ]
+        best = max(scores, key=lambda s: s.fidelity if s.fidelity is not None else -float("inf"))
+        out.append(Replacement(layer=layer, fidelity=best.fidelity, fidelity_ci=best.interval))
+    return tuple(out)
+
+
+def _weights_of_read_out(model: LinearTransformer, tokens: int) -> Float[Tensor, "token D"]:
+    if model.spec.readout.flat:
+        return model.spec.readout.sign * model.tensors["readout.weight"]
+    out = torch.zeros(tokens, model.spec.stream, dtype=torch.float64)
+    out[-1, model.spec.channel(model.spec.readout.channel).start] = model.spec.readout.sign
+    return out
+
+
+def _read_out(model: LinearTransformer, z: Float[Tensor, "prompt token D"]) -> Float[Tensor, "prompt pair"]:
+    """sum_i w_i[a] z_i[b]: the prediction of the network whose LayerNorm is the map A is sum_ab A[a, b] of these."""
+    weights = _weights_of_read_out(model, z.shape[1])
+    return torch.einsum("ia,nib->nab", weights, z).flatten(1)
+
+
+def _kept(model: LinearTransformer, entry: LayerPassage) -> Float[Tensor, " prompt"]:
+    """What reaches the prediction beside LayerNorm, in the reading e + LN(z)."""
+    assert model.spec.layernorm is not None
+    if model.spec.layernorm.placement == "after-skip":
+        return torch.zeros_like(entry.before[:, 0, 0])
+    return (entry.before * _weights_of_read_out(model, entry.before.shape[1])).sum((-1, -2))
+
+
+def _one_replaced(model: LinearTransformer, layer: int, solution: Tensor) -> Callable[[int, Tensor], Tensor]:
+    norm, weights = model.spec.layernorm, model.tensors
+    assert norm is not None
+
+    def apply(index: int, z: Tensor) -> Tensor:
+        if index == layer:
+            return _with_one(z) @ solution
+        gain, bias = (weights[f"layernorm.{part}"][index] if norm.affine else None for part in ("gain", "bias"))
+        return normalise(norm, z, gain, bias)
+
+    return apply
+
+
+def _with_one(values: Float[Tensor, "*batch entry"]) -> Float[Tensor, "*batch entry_and_1"]:
+    return torch.cat([values, torch.ones_like(values[..., :1])], -1)
+
+
+def _affine(values: Tensor, target: Tensor) -> Tensor:
+    """The affine map from rows of ``values`` to rows of ``target``, in units where every column has size 1."""
+    design = _with_one(values)
+    size = design.square().mean(0).sqrt().clamp_min(1e-300)
+    return torch.linalg.lstsq(design / size, target, driver="gelsd").solution / size[:, None]

@@ -1,0 +1,93 @@
+"""The extraction of "Linear Transformers Implicitly Discover Unified Numerical Algorithms", step by step.
+
+(i) Heads are pruned to one a layer, or one a machine: those of the largest |P_h| |Q_h|. (ii) Weights of at most tau =
+1.5 times the mean |w| of their matrix are set to 0. (iii) What is left is put at one level in Q and at two in P (with
+0, the paper's two and three), by least squares. (iv) The network so obtained is run again.
+
+Source: Lutz et al., arXiv 2509.19702, section 3 and appendix B.5. It works on P and Q themselves, so it depends on the
+gauge: it is shown beside the projection of the gauge-free weights, not in place of it.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.identify.estimates import Prompts, predict
+from interp.identify.identification import bootstrap_fidelity
+from interp.models.gram import HeadLayers
+from interp.results.completion import Extraction
+
+__all__ = ["extract", "extracted"]
+
+THRESHOLD = 1.5
+
+
+def _sparse(weights: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
+    return torch.where(weights.abs() > THRESHOLD * weights.abs().mean(), weights, 0.0)
+
+
+def _levels(values: Float[Tensor, " value"], count: int) -> Float[Tensor, " value"]:
+    """``values`` at their best ``count`` (1 or 2) levels."""
+    if len(values) == 0 or count == 1:
+        return values.mean().expand_as(values) if len(values) else values
+    ordered, order = values.sort()
+    best, cut = float("inf"), len(values)
+    for k in range(1, len(values) + 1):
+        left, right = ordered[:k], ordered[k:]
+        cost = float((left - left.mean()).square().sum())
+        cost += float((right - right.mean()).square().sum()) if len(right) else 0.0
+        if cost < best - 1e-15 * float(ordered.square().sum()):
+            best, cut = cost, k
+    out = torch.empty_like(values)
+    out[order[:cut]] = ordered[:cut].mean()
+    if cut < len(values):
+        out[order[cut:]] = ordered[cut:].mean()
+    return out
+
+
+def _clustered(weights: Float[Tensor, "row column"], count: int) -> Float[Tensor, "row column"]:
+    sparse = _sparse(weights)
+    out = torch.zeros_like(weights)
+    out[sparse != 0] = _levels(sparse[sparse != 0], count)
+    return out
+
+
+def extracted(layers: HeadLayers, heads: int) -> HeadLayers:
+    """The network that the extraction leaves, with ``heads`` heads a layer."""
+    P, Q = [], []
+    for p, q in zip(layers.P, layers.Q, strict=True):
+        size = torch.linalg.matrix_norm(p) * torch.linalg.matrix_norm(q)
+        kept = size.argsort(descending=True)[:heads]
+        P.append(torch.stack([_clustered(p[h], 2) for h in kept]))
+        Q.append(torch.stack([_clustered(q[h], 1) for h in kept]))
+    return HeadLayers(P=torch.stack(P), Q=torch.stack(Q), scale=layers.scale, residual=layers.residual)
+
+
+def extract(
+    network: HeadLayers,
+    heads: int,
+    inputs: list[int],
+    label: list[int],
+    prompts: Prompts,
+    reference: Float[Tensor, "prompt output"],
+    seed: int,
+) -> Extraction:
+    """Its levels by layer, and how well it predicts what the network predicts (``reference``)."""
+    found = extracted(network, min(heads, network.P.shape[1]))
+    rows = []
+    for P, Q in zip(found.P, found.Q, strict=True):
+        diagonal, scores = P.diagonal(dim1=-2, dim2=-1), Q.diagonal(dim1=-2, dim2=-1)
+        rows.append({
+            "a1": _level(scores[:, inputs]), "a2": _level(diagonal[:, inputs]), "a3": _level(diagonal[:, label]),
+            "kept Q": float((Q != 0).double().mean()), "kept P": float((P != 0).double().mean()),
+        })  # fmt: skip
+    score = bootstrap_fidelity(predict(found, prompts), reference, seed)
+    return Extraction(layers=tuple(rows), fidelity=score.fidelity, fidelity_ci=score.interval)
+
+
+def _level(values: Float[Tensor, "head index"]) -> float | None:
+    """The mean of what is not 0; None when all is."""
+    kept = values[values != 0]
+    return float(kept.mean()) if len(kept) else None

@@ -1,0 +1,100 @@
+"""Causal checks of a checkpoint's probes: implicit weights transplanted, and decoded targets erased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from interp.algebra.linear_prompts import DIVERGED
+from interp.models.errors import UsageError
+from interp.models.hooked import HookedLinearTransformer
+from interp.models.tasks import LinearDynamics, RegressionPrompts
+from interp.models.transformer import LinearTransformer
+from interp.probes.activations import Prompts, Task, hooked_inputs
+from interp.probes.erasure import erasures
+from interp.probes.interventions import Erasure, Transplant
+from interp.probes.targets import Target
+from interp.probes.transplant import transplants
+
+__all__ = ["causal_checks", "finite_prompts"]
+
+PROMPTS, FEWEST = 512, 64  # that interventions are scored on: as many as OPERATIONS allow
+FITTED = 2048  # prompts that erasers are fitted to
+OPERATIONS = 2e11
+NUMBERS = 2**26  # at most so many attention scores at a time
+
+
+def causal_checks(
+    model: LinearTransformer,
+    task: Task,
+    targets: Sequence[Target],
+    layers: Sequence[int],
+    positions: Sequence[int | None],
+    prompts: int,
+    seed: int,
+    operations: float = OPERATIONS,
+) -> tuple[tuple[Transplant, ...], tuple[Erasure, ...], tuple[str, ...]]:
+    """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, as many as about ``operations``
+    floating-point operations allow, and notes on what was skipped.
+
+    Erasures are of the targets that token probes look for, at the last of ``positions`` in a sequence, and at the query
+    of a regression prompt.
+    """
+    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+    wanted = [target for target in targets if "token" in target.kinds]
+    runs = 2 * max(1, len(wanted)) * (model.layers + 1)
+    held = int(NUMBERS / (model.heads * (task.context + 1) ** 2))
+    affordable = min(int(operations / (runs * _operations(model, task))), held)
+    if affordable < FEWEST:
+        return (
+            (),
+            (),
+            ("causal checks: skipped, because they would take too long; ask for fewer targets with --target",),
+        )
+    train = finite_prompts(model, task.sample(min(FITTED, prompts, held), seeds[0]))
+    test = finite_prompts(model, task.sample(min(PROMPTS, prompts, affordable), seeds[1]))
+    if min(train.count, test.count) < FEWEST // 2:
+        return (), (), ("causal checks: skipped, because most prompts diverge",)
+    notes = []
+    moved: tuple[Transplant, ...] = ()
+    if isinstance(test, RegressionPrompts):
+        try:
+            moved = transplants(model, test, seeds[2])
+        except UsageError as error:
+            notes.append(f"transplants: skipped, because {error}")
+        if model.spec.clip is not None:
+            notes.append("transplants: where tokens meet the clip, nothing promises that predictions follow")
+    else:
+        notes.append(
+            "transplants: skipped, because in a causal model every token has implicit weights of its own, which one "
+            "token cannot determine"
+        )
+    position = positions[-1] if isinstance(task, LinearDynamics) else None
+    erased = erasures(model, task, wanted, train, test, position, seeds[2])
+    return (
+        tuple(row for row in moved if row.layer in layers),
+        tuple(row for row in erased if row.layer in layers),
+        tuple(notes),
+    )
+
+
+def finite_prompts(model: LinearTransformer, prompts: Prompts) -> Prompts:
+    """The prompts that do not diverge."""
+    sizes: list[Tensor] = []
+
+    def measure(tokens: Tensor, *, hook: object) -> None:
+        sizes.append(tokens.abs().flatten(1).amax(-1))
+
+    hooked = HookedLinearTransformer(model)
+    posts = [f"blocks.{layer}.hook_resid_post" for layer in range(model.layers)]
+    hooked.run_with_hooks(*hooked_inputs(prompts, model.spec), fwd_hooks=[(name, measure) for name in posts])
+    return prompts[(torch.stack(sizes) < DIVERGED).all(0)]  # False for NaN too
+
+
+def _operations(model: LinearTransformer, task: Task) -> float:
+    """Floating-point operations of one forward pass of one prompt, roughly."""
+    tokens, D = task.context + 1, model.spec.width
+    return 4.0 * model.layers * model.heads * (tokens * D**2 + tokens**2 * D)

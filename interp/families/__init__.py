@@ -1,0 +1,1 @@
+"""Algorithm families, one file each."""

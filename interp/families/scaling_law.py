@@ -1,0 +1,258 @@
+"""The law that makes gd++ EAGLE: steps that follow the norm of A from layer to layer.
+
+    omega_xx = -eta / |A_l|_2^2 ,      omega_yx = -gamma / |A_l|_2^2                (times the scale)
+
+|A_l| is one number per layer: the largest over a batch of 1024 prompts, as in Lutz et al., arXiv 2509.19702, appendix
+B.5, or the mean over prompts, whichever fits. A sketched layer sees |A S|, a machine |A^mu| (the largest counts); the
+whole |A| is tried as well. The last omega_xx is never read, and is left out, and so is what the data do not determine.
+
+The largest of a batch has a heavy tail: from batch to batch it varies by a fifth, more in late layers, and a network
+has learned from its own batches. So the norm of a layer is the median over fresh batches, and ``scatter`` is by how
+much the logarithm of one batch, beside those of its other layers, is off it (from the median absolute deviation).
+
+The law holds when every layer is within a factor ``WITHIN`` of the mean, or ``ERRORS`` standard errors; and when what
+it leaves of the sum of squares of the logarithms of the steps over the layers is no more than ``LEFT`` of it, beyond
+``SCATTERED`` times what the scatter alone would leave on average. Where the norms hardly change over the layers, as
+those of a few sketched layers, a law may hold that leaves more than ``MOST`` of it, if all layers are within that
+factor, however large their errors; ``why`` then says that equal steps would fit as well. Steps that are exactly equal
+are no law, whatever the norms do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from scipy.special import stdtrit
+from torch import Tensor
+
+from interp.algebra.linear_prompts import DIVERGED, gram_prompts
+from interp.algebra.unrolling import label_indices
+from interp.families.omegas import BasisFamily, SketchedFamily
+from interp.identify.identification import Candidate
+from interp.models.gram import HeadLayers, forward
+from interp.models.specification import ModelSpec
+from interp.models.tasks import MatrixCompletion
+from interp.results.completion import LawPoint, ScalingLaw
+
+__all__ = ["Norms", "batch_norms", "eagle_law", "scaling_laws"]
+
+WITHIN = 1.5  # most that a layer may be off the mean, as a factor
+LEFT = 0.2  # share of the steps' sum of squares that the law may leave …
+SCATTERED = 3.0  # … beyond this many times the mean of what scatter leaves; the largest of a batch has a heavy tail
+MOST = 0.5  # share from which the law says less about the steps than it leaves open
+ERRORS = 3.0  # standard errors that a layer may be off instead
+CONSTANT = 1e-6  # sum of squares of those logarithms below which the steps are all the same
+BATCH, BATCHES = 1024, 16
+NORMAL_MAD = 1.4826  # standard deviation of a normal law over its median absolute deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """|A_l|_2^2 by one statistic, in every batch."""
+
+    statistic: str
+    square: Float[Tensor, "layer batch"]
+
+    @property
+    def typical(self) -> Float[Tensor, " layer"]:
+        return self.square.quantile(0.5, dim=1)  # of an even number, the mean of the middle two
+
+    def scatter(self, layers: Sequence[int]) -> Float[Tensor, " chosen"]:
+        """Of log |A_l|^2 of one batch: its share that is not common to all of ``layers``."""
+        logs = self.square[list(layers)].clamp_min(1e-300).log()
+        apart = logs - logs.mean(0)
+        middle = apart.quantile(0.5, dim=1, keepdim=True)
+        return NORMAL_MAD * (apart - middle).abs().quantile(0.5, dim=1)
+
+
+def batch_norms(
+    network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, candidate: Candidate, seed: int
+) -> tuple[Norms, ...]:
+    """Every statistic, of ``BATCHES`` batches of fresh prompts. Prompts on which the network diverges are left out."""
+    views = {"": _view(candidate)}
+    if candidate.family.name != "gd++":
+        views[" whole"] = _view(None)
+    inputs, _ = label_indices(spec)
+    found: dict[str, list[Tensor]] = {}
+    for own in np.random.SeedSequence(seed).generate_state(BATCHES).tolist():
+        prompts = gram_prompts(task.sample(min(BATCH, task.most_prompts), own), spec)
+        grams = forward(network, prompts.gram, prompts.query).grams
+        kept = torch.stack([(gram.abs().flatten(1).amax(1) < DIVERGED) for gram in grams]).all(0)
+        if not bool(kept.any()):
+            continue
+        blocks = [gram[kept][:, inputs][:, :, inputs] for gram in grams]
+        for name, view in views.items():
+            square = torch.stack([torch.linalg.eigvalsh(view(i, block))[:, -1] for i, block in enumerate(blocks)])
+            found.setdefault(f"largest{name}", []).append(square.amax(1))
+            found.setdefault(f"mean{name}", []).append(square.mean(1))
+    return tuple(Norms(name, torch.stack(rows, 1)) for name, rows in found.items())
+
+
+def _view(candidate: Candidate | None) -> Callable[[int, Tensor], Tensor]:
+    """What a layer of the candidate sees of A^T A; None: all of it."""
+    family = None if candidate is None else candidate.parametrisation
+    masks = family.machine_masks if isinstance(family, BasisFamily) else ()
+
+    def view(layer: int, block: Tensor) -> Tensor:
+        if isinstance(family, SketchedFamily):
+            projector = family.sketch.reads[layer]
+            block = projector @ block @ projector
+        for mask in masks:
+            block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them
+        return block
+
+    return view
+
+
+def scaling_laws(
+    candidate: Candidate, network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, seed: int
+) -> tuple[ScalingLaw, ...]:
+    """The law by every statistic, for a fitted form of gd++."""
+    family, fit = candidate.parametrisation, candidate.fit
+    assert isinstance(family, BasisFamily) and fit is not None
+    values, errors = (network.scale * family.table(t) for t in (fit.theta, fit.stderr))
+    fixed = torch.tensor(fit.determined) & (fit.stderr < fit.theta.abs())  # False for NaN too
+    known = family.table(fixed.double()) > 0
+    return tuple(
+        _law(norms, values, errors, known, family)
+        for norms in batch_norms(network, task, spec, candidate, seed)
+    )  # fmt: skip
+
+
+def eagle_law(
+    candidate: Candidate, network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, seed: int
+) -> ScalingLaw | None:
+    """The law that makes the chosen family eagle; None when it holds by no statistic, or the family is no form of
+    gd++."""
+    if candidate.family.algorithm != "gd++":
+        return None
+    return next((law for law in scaling_laws(candidate, network, task, spec, seed) if law.holds), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """A coefficient beside the norm of its layer."""
+
+    name: str
+    norm: float  # |A|^2
+    factor: float  # eta or gamma
+    error: float  # of the logarithm of ``factor``: the scatter of the norm, and the coefficient's own
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        reach = math.exp(1.96 * self.error)
+        low, high = self.factor / reach, self.factor * reach
+        return min(low, high), max(low, high)
+
+
+def _law(
+    norms: Norms,
+    values: Float[Tensor, "layer map"],
+    errors: Float[Tensor, "layer map"],
+    known: Bool[Tensor, "layer map"],
+    family: BasisFamily,
+) -> ScalingLaw:
+    names, typical = [m.name for m in family.maps], norms.typical
+    series: list[dict[int, _Step]] = []
+    for name in ("xx", "yx"):
+        k = names.index(name)
+        alive = [layer for layer in range(len(values)) if bool(known[layer, k])]
+        own = (errors[alive, k] / values[alive, k]).square()
+        error = (norms.scatter(alive).square() + own).sqrt() if alive else own
+        factors = (-values[alive, k] * typical[alive]).tolist()
+        series.append({
+            layer: _Step(name=f"ω_{name} of layer {layer}", norm=float(typical[layer]), factor=factor, error=e)
+            for layer, factor, e in zip(alive, factors, error.tolist(), strict=True)
+        })  # fmt: skip
+    eta, gamma = series
+    points = tuple(
+        LawPoint(
+            layer=layer,
+            norm=float(typical[layer]),
+            eta=eta[layer].factor if layer in eta else None,
+            eta_ci=eta[layer].interval if layer in eta else (None, None),
+            gamma=gamma[layer].factor if layer in gamma else None,
+            gamma_ci=gamma[layer].interval if layer in gamma else (None, None),
+        )
+        for layer in range(len(values))
+    )
+    return _judged(norms.statistic, points, list(eta.values()), list(gamma.values()))
+
+
+def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamma: list[_Step]) -> ScalingLaw:
+    def law(
+        why: str,
+        holds: bool = False,
+        intervals: Sequence[tuple[float | None, float | None]] = ((None, None), (None, None)),
+        **figures: float | None,
+    ) -> ScalingLaw:
+        known = dict.fromkeys(("eta", "gamma", "spread", "explained", "slope", "slope_stderr")) | figures
+        eta_ci, gamma_ci = intervals
+        return ScalingLaw(
+            statistic=statistic, points=points, holds=holds, why=why, eta_ci=eta_ci, gamma_ci=gamma_ci, **known
+        )
+
+    if min(len(eta), len(gamma)) < 2:
+        return law("it takes two known steps that condition A, and two that write D, to tell a law from a constant")
+    wrong = next((step for step in (*eta, *gamma) if not (step.factor > 0 and step.norm > 0)), None)
+    if wrong is not None:
+        return law(f"{wrong.name} is a step in the wrong direction")
+    means = [_mean([math.log(step.factor) for step in steps]) for steps in (eta, gamma)]
+    off, raw, inverse = [], [], []
+    for steps, mean in zip((eta, gamma), means, strict=True):
+        off += [math.log(step.factor) - mean for step in steps]
+        raw += _centred([math.log(step.factor / step.norm) for step in steps])
+        inverse += _centred([-math.log(step.norm) for step in steps])
+    errors = [step.error for step in (*eta, *gamma)]
+    beyond = [abs(value) - max(math.log(WITHIN), ERRORS * e) for value, e in zip(off, errors, strict=True)]
+    worst = max(range(len(off)), key=beyond.__getitem__)
+    spread = math.exp(max(abs(value) for value in off))
+    total, left, across = (sum(value**2 for value in values) for values in (raw, off, inverse))
+    explained = 1.0 - left / total if total > CONSTANT else None
+    slope, error, free = None, None, len(raw) - 3  # two means and the slope
+    if across > CONSTANT:
+        slope = sum(s * n for s, n in zip(raw, inverse, strict=True)) / across
+        if free > 0:
+            rest = sum((s - slope * n) ** 2 for s, n in zip(raw, inverse, strict=True))
+            error = (rest / free / across) ** 0.5
+    holds = False
+    if total <= CONSTANT:
+        why = "all layers take the same steps"
+    elif beyond[worst] > 0:
+        why = f"{(*eta, *gamma)[worst].name} is off by a factor of {math.exp(abs(off[worst])):.2f}"
+    elif left > LEFT * total + SCATTERED * sum(e**2 for e in errors) or (left > MOST * total and spread > WITHIN):
+        why = f"it leaves {100 * left / total:.0f} % of how the steps change over the layers"
+    else:
+        holds, why = True, f"no layer is off by more than a factor of {spread:.2f}"
+        if left > MOST * total:
+            why += ", but |A| changes so little that equal steps would fit as well"
+    return law(
+        why, holds, [_interval_of_mean(eta), _interval_of_mean(gamma)], eta=math.exp(means[0]),
+        gamma=math.exp(means[1]), spread=spread, explained=explained, slope=slope, slope_stderr=error,
+    )  # fmt: skip
+
+
+def _interval_of_mean(steps: Sequence[_Step]) -> tuple[float, float]:
+    """95 % interval of the geometric mean of two or more layers: Student's, from how far they are off it, or what the
+    errors of the layers make of it, whichever is wider."""
+    logs, n = [math.log(step.factor) for step in steps], len(steps)
+    off = sum(value**2 for value in _centred(logs))
+    reach = max(
+        float(stdtrit(n - 1, 0.975)) * (off / (n - 1) / n) ** 0.5,
+        1.96 * sum(step.error**2 for step in steps) ** 0.5 / n,
+    )
+    return math.exp(_mean(logs) - reach), math.exp(_mean(logs) + reach)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    mean = _mean(values)
+    return [value - mean for value in values]

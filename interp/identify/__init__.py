@@ -1,0 +1,1 @@
+"""Which family explains a network: run, fit, choose, verdict."""

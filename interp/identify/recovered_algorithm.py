@@ -1,0 +1,127 @@
+"""The recovered algorithm as a thing that can be run: the chosen family with its own fitted numbers.
+
+These are the numbers of the family that was chosen, fitted alone. The refit column of the layers' omegas is another
+fit, of all four omegas together, which shows what the family leaves out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.families.omegas import BasisFamily, PreconditionedGD, SketchedFamily
+from interp.identify.estimates import Estimate
+from interp.identify.identification import Candidate
+from interp.models.specification import ModelSpec
+from interp.models.tasks import ContextTask, MatrixCompletion
+from interp.results import Recovered, RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, ScalingLaw
+
+__all__ = ["describe_recovered"]
+
+
+def describe_recovered(
+    chosen: Candidate, spec: ModelSpec, task: ContextTask, law: ScalingLaw | None = None
+) -> Recovered:
+    """The chosen family, a scored one, as ``Recovered``; for matrix completion with what a layer sees of x, and with
+    the ``law`` that its steps follow if it is eagle."""
+    assert chosen.fit is not None
+    if isinstance(chosen.parametrisation, PreconditionedGD):
+        layers = _matrices(chosen.parametrisation, chosen.fit)
+    else:
+        assert isinstance(chosen.parametrisation, BasisFamily)
+        layers = _coefficients(chosen.parametrisation, chosen.fit)
+    fields: dict[str, Any] = {
+        "family": chosen.family.name,
+        "equation": _equation(chosen.family.formula, spec.residual),
+        "parameters": chosen.parameters,
+        "dim": task.dim,
+        "context": task.context,
+        "keys": spec.attention.keys,
+        "scale": spec.attention.scale,
+        "residual": spec.residual,
+        "sign": spec.readout.sign,
+        "layers": layers,
+    }
+    if not isinstance(task, MatrixCompletion):
+        return Recovered(**fields)
+    eagle = law if law is not None and law.holds else None
+    return RecoveredCompletion(
+        **fields,
+        outputs=task.outputs,
+        algorithm="eagle" if eagle is not None else chosen.family.algorithm,
+        machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisFamily) else (),
+        sketches=_read(chosen),
+        written=_written(chosen),
+        eta=None if eagle is None else eagle.eta,
+        eta_ci=(None, None) if eagle is None else eagle.eta_ci,
+        gamma=None if eagle is None else eagle.gamma,
+        gamma_ci=(None, None) if eagle is None else eagle.gamma_ci,
+    )
+
+
+def _read(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+    """An orthonormal basis of what every layer sees of x."""
+    if not isinstance(chosen.parametrisation, SketchedFamily):
+        return ()
+    sketch = chosen.parametrisation.sketch
+    return tuple(
+        _basis(read) if rank < len(read) else None for read, rank in zip(sketch.reads, sketch.ranks, strict=True)
+    )
+
+
+def _written(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+    """The same of what it writes of x, where that is another subspace."""
+    if not isinstance(chosen.parametrisation, SketchedFamily):
+        return ()
+    sketch = chosen.parametrisation.sketch
+    return tuple(
+        None if written is read else _basis(written) for read, written in zip(sketch.reads, sketch.writes, strict=True)
+    )
+
+
+def _basis(projector: Float[Tensor, "n n"]) -> list[Any]:
+    return torch.linalg.eigh(projector).eigenvectors[:, -round(float(projector.trace())) :].tolist()
+
+
+def _equation(formula: str, residual: bool) -> str:
+    """The family's formula, which is that of a network with a residual stream, or the one without."""
+    if residual:
+        return formula
+    bare = formula.replace("x ← x + ", "x ← ").replace("y ← y + ", "y ← ")
+    return bare if "x ←" in bare else f"x ← 0;  {bare}"
+
+
+def _coefficients(family: BasisFamily, fit: Estimate) -> tuple[RecoveredLayer, ...]:
+    maps = [m.name for m in family.maps]
+    names = [(layer, maps[k]) for layer, k in torch.nonzero(family.mask).tolist()]
+    rows: list[dict[str, RecoveredCoefficient]] = [{} for _ in family.live]
+    for k, (layer, name) in enumerate(names):
+        value, error = float(fit.theta[k]), float(fit.stderr[k])
+        partners = ", ".join(f"{names[j][1]} of layer {names[j][0]}" for j in fit.partners[k][:3])
+        reason = None
+        if not fit.determined[k]:
+            reason = "the prompts do not determine it" + (f"; it trades off against {partners}" if partners else "")
+        elif not error < abs(value):
+            reason = "its standard error exceeds its size"
+        known = fit.determined[k] and bool(torch.isfinite(fit.stderr[k]))
+        rows[layer][name] = RecoveredCoefficient(value=value, stderr=error if known else None, undetermined=reason)
+    return tuple(RecoveredLayer(index=index, coefficients=row) for index, row in enumerate(rows))
+
+
+def _matrices(family: PreconditionedGD, fit: Estimate) -> tuple[RecoveredLayer, ...]:
+    dim = len(family.inputs)
+    shape = (family.layers, dim, dim)
+    known = torch.tensor(fit.determined) & torch.isfinite(fit.stderr)
+    stderr = torch.where(known, fit.stderr, torch.nan).reshape(shape)
+    return tuple(
+        RecoveredLayer(
+            index=index,
+            coefficients={},
+            matrix=matrix.tolist(),
+            matrix_stderr=[[None if e != e else e for e in row] for row in error.tolist()],
+        )
+        for index, (matrix, error) in enumerate(zip(fit.theta.reshape(shape), stderr, strict=True))
+    )

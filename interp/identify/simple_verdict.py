@@ -1,0 +1,159 @@
+"""The verdict closed-form, and the conditions it takes; else a gradient method, else unrecognized.
+
+All tolerances are the named constants below. A condition that cannot be measured is not met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from interp.evidence.anatomy import DIVIDES, EXPONENT, VARIES
+from interp.families.gradient_methods import POLYNOMIAL
+from interp.identify.identification import NEGLIGIBLE, RECOGNIZED, RECOGNIZED_LOWER, TENFOLD, Score
+from interp.results import Check, Division, Form, Replacement, Rescaled
+
+__all__ = ["Scored", "checks", "choose_rival"]
+
+FAR = 4.0  # factor on x and on y that is called far outside
+INVARIANT = 0.9  # fidelity that the form must keep there; gradient methods, polynomials in x, are far below 0 at 4 x
+DESTROYED = 0.1  # share of the variance that a fixed map in LayerNorm's place must lose …
+DESTROYED_BY = 10.0  # … and so many times what the form leaves
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A gradient method beside the network: its fidelity, and the form's squared error over its own with the upper end
+    of the 95 % interval, or the same on the very prompts that it was fitted to where that speaks more for it."""
+
+    name: str
+    parameters: int
+    score: Score
+    ratio: float
+    ratio_high: float
+    on_fitted: bool = False  # whether ``ratio`` is that of the prompts it was fitted to
+
+
+def checks(
+    form: Form,
+    rivals: Sequence[Scored],
+    rescaled: Sequence[Rescaled],
+    divisions: Sequence[Division],
+    divides: int | None,
+    replacements: Sequence[Replacement],
+) -> tuple[Check, ...]:
+    """The conditions of the verdict closed-form."""
+    low = form.fidelity_ci[0]
+    agrees = form.fidelity is not None and low is not None and form.fidelity >= RECOGNIZED and low >= RECOGNIZED_LOWER
+    nearest = max(rivals, key=lambda r: r.ratio_high)
+    return (
+        Check(
+            name="agreement",
+            passed=agrees,
+            found=f"fidelity {_number(form.fidelity)} on held-out prompts",
+            bar=f"{RECOGNIZED} or more, its interval above {RECOGNIZED_LOWER}",
+        ),
+        Check(
+            name="nearer than gradient steps",
+            passed=nearest.ratio_high < 1.0,
+            found=f"{nearest.ratio:.2g} times the squared error of the nearest, {nearest.name} "
+            f"({nearest.parameters} numbers fitted; at most {nearest.ratio_high:.2g} at 97.5 %)",
+            bar="less than 1 for every gradient method",
+        ),
+        _invariance("x", rescaled),
+        _invariance("y", rescaled),
+        _division(divisions, divides),
+        _destroyed(form, replacements, divides),
+    )
+
+
+def _invariance(quantity: str, rescaled: Sequence[Rescaled]) -> Check:
+    far = [r for r in rescaled if r.quantity == quantity and max(abs(r.factor), 1 / abs(r.factor)) == FAR]
+    found = {r.factor: r.fidelity for r in far}
+    best = max((f for r in far for f in r.rivals.values() if f is not None), default=None)
+    outside = min((r.outside for r in far), default=0.0)
+    return Check(
+        name="invariance in x" if quantity == "x" else "equivariance in y",
+        passed=bool(far) and all(_keeps(r) for r in far),
+        found=f"fidelity with all {quantity} "
+        + ", ".join(f"times {factor:g}: {_number(value)}" for factor, value in found.items())
+        + f" (at least {100 * outside:.0f} % of these prompts lie outside 95 % of the task's); the best gradient "
+        + "method there "
+        + _number(best),
+        bar=f"{INVARIANT} or more, and surely more than any gradient method",
+    )
+
+
+def _keeps(there: Rescaled) -> bool:
+    low = there.fidelity_ci[0]
+    if there.fidelity is None or low is None:
+        return False
+    return there.fidelity >= INVARIANT and all(low > f for f in there.rivals.values() if f is not None)
+
+
+def _division(divisions: Sequence[Division], divides: int | None) -> Check:
+    low, high = EXPONENT
+    name, bar = "division", f"R² {DIVIDES} or more, power {low} to {high}, logarithm varies by {VARIES} or more"
+    if not divisions:
+        return Check(name=name, passed=False, found="there is no LayerNorm", bar=bar)
+    shown = divisions[divides if divides is not None else -1]
+    return Check(
+        name=name,
+        passed=divides is not None,
+        found=f"the standard deviation in LayerNorm {shown.layer} goes with V to the power {_number(shown.exponent)}, "
+        f"R² {_number(shown.r2)}, its logarithm varies by {_number(shown.variation)}",
+        bar=bar,
+    )
+
+
+def _destroyed(form: Form, replacements: Sequence[Replacement], divides: int | None) -> Check:
+    name, bar = "LayerNorm is needed", f"{DESTROYED} or more, and {DESTROYED_BY:g} times what the form leaves"
+    shown = next((r for r in replacements if r.layer == divides), replacements[-1] if replacements else None)
+    if shown is None or shown.fidelity is None or form.fidelity is None:
+        return Check(name=name, passed=False, found="there is no LayerNorm to replace, or no figure", bar=bar)
+    lost, kept = 1.0 - shown.fidelity, 1.0 - form.fidelity
+    low = shown.fidelity_ci[1]
+    surely = 1.0 - low if low is not None else lost
+    return Check(
+        name=name,
+        passed=surely >= DESTROYED and lost >= DESTROYED_BY * kept,
+        found=f"the best fixed map in the place of LayerNorm {shown.layer} loses {lost:.2g} of the variance, the form "
+        f"{kept:.2g}",
+        bar=bar,
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "undefined"
+    if 0 < 1 - value < 1e-3:  # not rounded to 1
+        return f"{value:.{min(1 - math.floor(math.log10(1 - value)), 12)}f}"
+    return f"{value:.3g}"
+
+
+def choose_rival(scored: Sequence[Scored]) -> tuple[Scored | None, Mapping[str, str]]:
+    """The gradient method that explains the network, and why each is or is not it: the smallest recognized, unless one
+    with more numbers leaves ten times less. None that the closed form, with no numbers, is surely nearer than. The
+    polynomial is no algorithm, and is never chosen."""
+    named = [s for s in sorted(scored, key=lambda s: s.parameters) if s.name != POLYNOMIAL and s.ratio_high >= 1.0]
+    chosen: Scored | None = next((s for s in named if s.score.recognized), None)
+    for candidate in named:
+        if chosen is None or candidate.parameters <= chosen.parameters:
+            continue
+        before, after = chosen.score.unexplained, candidate.score.unexplained
+        if before > NEGLIGIBLE and after * TENFOLD < before:
+            chosen = candidate
+    why = {}
+    for s in scored:
+        if s is chosen:
+            why[s.name] = "the smallest gradient method that explains the network"
+        elif s.name == POLYNOMIAL:
+            why[s.name] = "no algorithm: it contains every method of two gradient steps, as a yardstick"
+        elif s.ratio_high < 1.0:
+            why[s.name] = "the closed form is nearer to the network, though not all of its conditions hold"
+        elif not s.score.recognized:
+            why[s.name] = f"fidelity below {RECOGNIZED}"
+        else:
+            why[s.name] = "explains no more than a smaller one" if chosen is not None else ""
+    return chosen, why

@@ -1,0 +1,1 @@
+"""Reproductions of the papers; imported by nothing but the command line."""

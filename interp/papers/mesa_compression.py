@@ -1,0 +1,94 @@
+"""Networks replaced by block-scalar heads of fewer and fewer numbers, and by networks in between.
+
+As published: the 16 block means of each product, 32 numbers per head, nothing fitted; halfway, the products of every
+head averaged. The paper calls both almost lossless: ratios of losses of 1. Beside them the dearest of these numbers
+alone, numbers fitted again, and the way from the network to its block means in steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from interp.algebra.channels import block_means
+from interp.evidence.sparse_heads import costs, dearest, refitted
+from interp.families.channel_heads import BlockHeads, free_numbers, live_channels
+from interp.identify.sequence_identification import FEW, Subject, chunk_of, predict_in_chunks, run_half
+from interp.models.tasks import DynamicsPrompts
+from interp.papers.mesa_rows import half_errors, row, subject_of
+from interp.stats.averages import mean_with_error, ratio_with_error
+
+__all__ = ["BAR", "COMPARED", "compression_rows", "mixed", "network_rows"]
+
+BAR = 1.05  # a compressed or interpolated network may have 5 % more than the loss of its own network
+NETWORKS = ("lsa-1", "lsa-2", "lsa-4", "lsa-6", "lsa-6-key-40")
+ALL = 32  # numbers of a head of four channels
+FEWER = (16, 8, 4)
+FITTED, COMPARED = 96, 1024  # sequences that numbers are fitted to, and that ratios are measured on
+ALPHAS = (0.1, 0.25, 0.75, 0.9)  # beside the half and the whole
+
+
+def mixed(subject: Subject, heads: BlockHeads, alpha: float) -> tuple[Tensor, Tensor]:
+    """(1 - alpha) network + alpha heads, in the products Q and P of every head."""
+    model = subject.model
+    Q, P = heads.weights(subject.size)
+    return (1.0 - alpha) * model.Q + alpha * Q, (1.0 - alpha) * model.P + alpha * P
+
+
+def compression_rows(seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Every network; ``ours`` is a ratio of losses, ``loss`` the loss itself."""
+    rows = []
+    for name in NETWORKS:
+        subject = subject_of(name)
+        if subject is not None:
+            rows += network_rows(name, subject, COMPARED, seed, progress)
+    return rows
+
+
+def network_rows(
+    name: str, subject: Subject, sequences: int, seed: int, progress: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Fitted and ranked on FITTED sequences, scored on ``sequences`` others."""
+    model, spec = subject.model, subject.spec
+    fitted, _ = run_half(model, subject.task.sample(FITTED, seed + 2))
+    drawn = subject.task.sample(sequences, seed + 1)
+    tokens = drawn.inputs(spec)[0]
+    own = _losses(subject, model.Q, model.P, drawn, tokens)
+    blocks = BlockHeads(block_means(model.Q, subject.size), block_means(model.P, subject.size))
+    heads = model.layers * model.heads
+    rows = []
+
+    def add(words: str, judged: bool, Q: Tensor, P: Tensor, **more: Any) -> None:
+        losses = _losses(subject, Q, P, drawn, tokens)
+        ratio, stderr = ratio_with_error(losses, own)
+        loss, _ = mean_with_error(losses)
+        rows.append(
+            row(
+                f"{name}, {words}", 1.0 if judged else None, ratio, stderr, BAR if judged else None,
+                network=name, loss=loss, **more,
+            )
+        )  # fmt: skip
+
+    progress(f"{name}: block means, and halfway to them")
+    add("compressed", True, *mixed(subject, blocks, 1.0), kind="published", per_head=ALL, numbers=ALL * heads)
+    add("interpolated", True, *mixed(subject, blocks, 0.5), kind="interpolated", alpha=0.5)
+    for alpha in ALPHAS:
+        add(f"interpolated, alpha {alpha}", False, *mixed(subject, blocks, alpha), kind="interpolated", alpha=alpha)
+    progress(f"{name}: what its numbers cost")
+    free = free_numbers(live_channels(spec, model.Q, model.P, fitted.tokens[:FEW], subject.size), model.heads)
+    known = costs(subject, blocks, free, fitted, seed)
+    for size in FEWER:
+        few, _ = dearest(blocks, known, size * heads)
+        made = few.heads.weights(subject.size)
+        add(f"block means, {size} per head", False, *made, kind="published", per_head=size, numbers=few.numbers)
+    for size, few in refitted(subject, blocks, free, fitted, (ALL, *FEWER), seed):
+        progress(f"{name}: {size} numbers per head fitted")
+        made = few.heads.weights(subject.size)
+        add(f"refitted, {size} per head", False, *made, kind="refit", per_head=size, numbers=few.numbers)
+    return rows
+
+
+def _losses(subject: Subject, Q: Tensor, P: Tensor, drawn: DynamicsPrompts, tokens: Tensor) -> Tensor:
+    return half_errors(predict_in_chunks(subject.spec, Q, P, tokens, chunk_of(subject.model, drawn.context)), drawn)

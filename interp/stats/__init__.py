@@ -1,0 +1,1 @@
+"""Estimates with honest uncertainty: least squares, Levenberg-Marquardt, bootstrap intervals, robust means."""
