@@ -1,0 +1,79 @@
+"""A section of a report: a finding, and the figure and the table that show it.
+
+Sections are data. ``interp.reports`` prints them on a page, in a terminal and in JSON; questions that come from outside
+the package answer with one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Figure", "Panel", "Section", "Series", "Table"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of text under a header, as people read them."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        import pandas as pd  # slow to import
+
+        return pd.DataFrame(list(self.rows), columns=list(self.header))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One entry of a legend: ``key`` is the legend group of its traces."""
+
+    key: str
+    label: str
+    colour: str
+    symbol: str
+    dash: str = "solid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One plot: plotly traces and layout. ``name`` is unique in the page; ``title`` is empty when the figure has one
+    panel."""
+
+    name: str
+    title: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    height: int
+    subtitle: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """``description`` says what is drawn: axes, bars, what is left out."""
+
+    name: str
+    finding: str
+    description: str
+    panels: tuple[Panel, ...]
+    legend: tuple[Series, ...]
+    table: Table
+    compact: bool = False  # many small panels side by side
+    short: str = ""  # what the contents of a page call it
+    scale: tuple[str, str] | None = None  # what the two ends of a map's colours stand for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """``title`` names the question, ``finding`` answers it in one sentence, ``notes`` say how to read the answer."""
+
+    name: str
+    title: str
+    finding: str
+    figure: Figure | None = None
+    table: Table | None = None
+    notes: tuple[str, ...] = ()
