@@ -16,8 +16,8 @@ from interp.algebra.linear_prompts import gram_prompts, linear_prompts, usable
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.absorption import absorption
 from interp.evidence.behaviour import describe_behaviour
-from interp.evidence.completion import completion_panel, describe_completion, implicit_completion
-from interp.evidence.implicit_weights import classical_panel, implicit_models, tuned_baselines
+from interp.evidence.completion import describe_completion, implicit_completion
+from interp.evidence.implicit_weights import implicit_models
 from interp.evidence.interventions import causal_checks
 from interp.evidence.preconditioner import describe_preconditioners
 from interp.evidence.probing import default_probes
@@ -42,7 +42,7 @@ from interp.identify.simple_identification import is_simple
 from interp.identify.token_losses import token_losses
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import ContextPrompts, MatrixCompletion, NoisyRegression, RegressionPrompts
+from interp.models.tasks import Examples, MatrixCompletion, NoisyRegression, RegressionPrompts
 from interp.probes.targets import find_targets
 from interp.probes.within import linearity_r2
 from interp.provenance import ASKED, checkpoint_info, provenance, recorded_weights, seeds_of
@@ -109,8 +109,9 @@ def analyse(
     assert isinstance(drawn, RegressionPrompts)  # prompts of the task
 
     progress("measuring losses")
-    baselines = tuned_baselines(task, prompts, seeds[3])
-    panels = [classical_panel(task, baselines), _network_panel(network, spec)]
+    references = task.references(task.sample(prompts, seeds[3]), model.layers, spec.attention.keys)
+    baselines = references.tuned
+    panels = [Panel(labels=references.labels, predict=references.predict), _network_panel(network, spec)]
     if best is not None:
         panels.append(_recovered_panel(best, spec, chosen is not None))
     count = affordable_prompts(model.layers, model.heads, spec.width, task.context, least=held_out.drawn.count)
@@ -223,7 +224,8 @@ def _completion(
     network, chosen, best, held_out = found.network, found.chosen, found.closest, found.held_out
     model, spec = subject.model, subject.model.spec
     progress("measuring losses")
-    panels = [completion_panel(task, network.layers), _network_panel(network, spec)]
+    references = task.references(held_out.drawn, network.layers, spec.attention.keys)
+    panels = [Panel(labels=references.labels, predict=references.predict), _network_panel(network, spec)]
     if best is not None:
         panels.append(_recovered_panel(best, spec, chosen is not None))
     count = affordable_prompts(model.layers, model.heads, spec.width, task.context, least=held_out.drawn.count)
@@ -296,11 +298,11 @@ def _tried(
     return fields | {"stress": stress(subject.model, best, task, STRESS_PROMPTS, own)}
 
 
-def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel[ContextPrompts]:
+def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel[Examples]:
     """The network, and its read-out after every layer."""
     names = [f"layer-{layer}" for layer in range(network.layers + 1)]
 
-    def run(drawn: ContextPrompts) -> Mapping[str, Tensor]:
+    def run(drawn: Examples) -> Mapping[str, Tensor]:
         prompts = gram_prompts(drawn, spec)
         tokens = forward(network, prompts.gram, prompts.query).queries
         read = dict(zip(names, (prompts.read(t) for t in tokens), strict=True))
@@ -310,7 +312,7 @@ def _network_panel(network: HeadLayers, spec: ModelSpec) -> Panel[ContextPrompts
     return Panel(labels={"network": "the network", **labels}, predict=run)
 
 
-def _recovered_panel(best: Candidate, spec: ModelSpec, recognized: bool) -> Panel[ContextPrompts]:
+def _recovered_panel(best: Candidate, spec: ModelSpec, recognized: bool) -> Panel[Examples]:
     """The recovered algorithm run in the network's place, or the closest family when none is recognized."""
     assert best.parametrisation is not None and best.fit is not None  # a scored candidate has both
     layers = best.parametrisation.build(best.fit.theta)

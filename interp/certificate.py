@@ -50,7 +50,7 @@ def certify(
 ) -> Certificate:
     """The certificate on ``prompts`` fresh prompts of each kind, from the seed ``own``; ``seed`` is that of the whole
     run."""
-    kinds = comparison.variations()
+    kinds = {name: v for name, v in comparison.variations().items() if v.axis is None}
     seeds = [int(s) for s in np.random.SeedSequence(own).generate_state(len(kinds) + 1)]
     shown = comparison.examples(seeds[-1])
     return Certificate(
@@ -58,8 +58,8 @@ def certify(
         provenance=provenance(prompts, seed, command),
         recovered=comparison.recovered,
         disagreements=tuple(
-            disagreement(name, label, task, comparison, prompts, own_seed)
-            for (name, (label, task)), own_seed in zip(kinds.items(), seeds, strict=False)
+            disagreement(name, kind.label, kind.task, comparison, prompts, own_seed)
+            for (name, kind), own_seed in zip(kinds.items(), seeds, strict=False)
         ),
         examples=shown.prompts.tolist(),
         network=shown.network.tolist(),

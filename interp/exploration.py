@@ -32,7 +32,7 @@ from interp.checkpoints.opening import Checkpoint, open_checkpoint
 from interp.models.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import MatrixCompletion, NoisyRegression, shared_key_task
+from interp.models.tasks import MatrixCompletion, NoisyRegression, task_of
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info
 from interp.results.explored import LAYER_MAPS, MATRICES, Coefficient, Exploration, Explored, Gauge
@@ -248,7 +248,7 @@ def _live(model: LinearTransformer) -> tuple[LiveCoordinates, str]:
     """Which entries of the layers' maps can move the prediction, and how that was found out."""
     try:
         wide = model.to(torch.float64)
-        task = shared_key_task(model.spec.task)
+        task = task_of(model.spec.task)
         prompts = task.sample(PROMPTS, 0)
         grams = prompts.grams(model.spec)
         network = head_layers(wide.require_finite(), task.context)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.families.gradient_methods import Rival, fit_rivals
 from interp.identify.identification import RECOGNIZED, RECOGNIZED_LOWER
 from interp.identify.losses import Panel, labels_of, solves_task, squared_errors, summarise
 from interp.identify.recovered import no_verdict, score_words, task_sentence
 from interp.identify.simple_identification import RecoveredSimple, identify_simple, open_simple
 from interp.identify.simple_verdict import Scored
 from interp.models.embedded import run_model
-from interp.models.tasks import SimplePrompts, SimpleRegression
+from interp.models.tasks import SimplePrompts
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
 from interp.results import Analysis, ClosedForm, Evidence, Family, Verdict
+from interp.solvers.line_descent import Descent
 
 __all__ = ["analyse_simple_regression"]
 
@@ -63,7 +62,12 @@ def analyse_simple_regression(
 
     progress("measuring losses")
     keys = model.spec.attention.keys
-    panels = [_network_panel(model), _recovered_panel(recovered), _baselines(task, keys, prompts, seeds[3])]
+    references = task.references(task.sample(max(prompts // 2, 1024), seeds[3]), model.layers, keys)
+    panels = [
+        _network_panel(model),
+        _recovered_panel(recovered),
+        Panel(labels=references.labels, predict=references.predict),
+    ]
     squares = squared_errors(task.sample, panels, LOSS_PROMPTS, LOSS_PROMPTS, seeds[4])
     losses = summarise(labels_of(panels), squares)
     solves, share = solves_task(squares)
@@ -107,30 +111,6 @@ def _recovered_panel(recovered: RecoveredSimple) -> Panel[SimplePrompts]:
     )
 
 
-def _baselines(task: SimpleRegression, keys: str, prompts: int, seed: int) -> Panel[SimplePrompts]:
-    """Zero, the mean label, two gradient steps tuned to the task, and least squares itself."""
-    drawn = task.sample(max(prompts // 2, 1024), seed)
-    (tuned,) = fit_rivals(drawn, keys, drawn.least_squares().prediction, 2, seed, ("preconditioned-gd",))
-
-    def run(prompts: SimplePrompts) -> Mapping[str, Tensor]:
-        found = prompts.least_squares()
-        values = {
-            "null": torch.zeros_like(found.prediction),
-            "mean": found.mean_y,
-            "preconditioned-gd-2": tuned.predict(prompts),
-            "oracle": found.prediction,
-        }
-        return {name: value[:, None] for name, value in values.items()}
-
-    labels = {
-        "null": "predicting zero",
-        "mean": "the mean label of the prompt",
-        "preconditioned-gd-2": "two preconditioned gradient steps, tuned to the task",
-        "oracle": "least squares, the target",
-    }
-    return Panel(labels=labels, predict=run)
-
-
 # --- rows and words -------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +142,7 @@ def _form_rows(closed_form: ClosedForm, held_out: SimplePrompts) -> tuple[Family
 
 
 def _family_row(
-    scored: Scored, rival: Rival, chosen: bool, why: str, held_out: SimplePrompts, target: Float[Tensor, " prompt"]
+    scored: Scored, rival: Descent, chosen: bool, why: str, held_out: SimplePrompts, target: Float[Tensor, " prompt"]
 ) -> Family:
     mse = float((rival.predict(held_out) - target).square().mean())
     return Family(

@@ -47,7 +47,7 @@ def hooked_inputs(prompts: Prompts, spec: ModelSpec) -> tuple[Tensor, ...]:
     """The arguments of the hooked forward pass. A causal model gets a regression prompt as one sequence."""
     if isinstance(prompts, DynamicsPrompts):
         return prompts.inputs(spec)
-    tokens = prompts.tokens(spec)
+    tokens = prompts.inputs(spec)
     return (torch.cat(tokens, dim=1),) if spec.attention.keys == "causal" else tokens
 
 
@@ -98,7 +98,7 @@ class Reader:
     def _mapped(self, prompts: Prompts) -> Activations:
         assert isinstance(prompts, RegressionPrompts)
         spec = self.model.spec
-        context, query = prompts.tokens(spec)
+        context, query = prompts.inputs(spec)
         gram = context.mT @ context
         if spec.attention.keys == "all":
             gram = gram + query.mT @ query

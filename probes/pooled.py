@@ -95,7 +95,7 @@ def context_tokens(model: LinearTransformer, prompts: RegressionPrompts) -> Floa
     """The context tokens of prompts held in memory, before layer 0 and after every layer."""
     from interp.models.hooked import HookedLinearTransformer  # slow to import
 
-    context, query = prompts.tokens(model.spec)
+    context, query = prompts.inputs(model.spec)
     inputs = (torch.cat([context, query], dim=1),) if model.spec.attention.keys == "causal" else (context, query)
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
     _, cache = HookedLinearTransformer(model).run_with_cache(*inputs, names_filter=names)

@@ -87,7 +87,7 @@ class _Bench:
     @classmethod
     def of(cls, model: LinearTransformer, prompts: RegressionPrompts) -> _Bench:
         hooked = HookedLinearTransformer(model)
-        context, query = prompts.tokens(model.spec)
+        context, query = prompts.inputs(model.spec)
         layers, grams = head_layers(model, prompts.context), prompts.grams(model.spec)
         trajectory = forward(layers, grams.gram, grams.query)
         cumulative = [torch.eye(model.spec.width, dtype=context.dtype).expand_as(grams.gram)]

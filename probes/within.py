@@ -72,7 +72,7 @@ def stream(
             "of its own, and one token cannot determine it; other queries in its place do (prefix_responses)"
         )
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
-    _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.tokens(model.spec), names_filter=names)
+    _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.inputs(model.spec), names_filter=names)
     first, *rest = (cache[name] for name in names)
     return first, rest
 

@@ -12,31 +12,31 @@ from interp.algebra.unrolling import label_indices, unclipped
 from interp.identify.estimates import Prompts
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import CompletionPrompts, ContextPrompts, RegressionPrompts
+from interp.models.tasks import CompletionPrompts, Examples, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
 
-P = TypeVar("P", RegressionPrompts, CompletionPrompts, ContextPrompts)
+P = TypeVar("P", RegressionPrompts, CompletionPrompts, Examples)
 
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
 
 
-def gram_prompts(prompts: ContextPrompts, spec: ModelSpec) -> Prompts:
+def gram_prompts(prompts: Examples, spec: ModelSpec) -> Prompts:
     grams = prompts.grams(spec)
     return Prompts(grams.gram, grams.query, tuple(label_indices(spec)[1]), spec.readout.sign)
 
 
 def finite_and_clipped(
-    model: LinearTransformer, prompts: ContextPrompts
+    model: LinearTransformer, prompts: Examples
 ) -> tuple[Bool[Tensor, " prompt"], Bool[Tensor, " prompt"]]:
     """Which prompts do not diverge, and which of those meet the model's clip."""
     grams = prompts.grams(model.spec)
     trajectory = forward(head_layers(model, prompts.context), grams.gram, grams.query)
     sizes = [value.abs().flatten(1).amax(-1) for value in (*trajectory.maps, *trajectory.grams, trajectory.queries[-1])]
     finite = (torch.stack(sizes) < DIVERGED).all(0)  # False for NaN too
-    return finite, finite & ~unclipped(model, trajectory, *prompts.tokens(model.spec))
+    return finite, finite & ~unclipped(model, trajectory, *prompts.inputs(model.spec))
 
 
 def usable(model: LinearTransformer, prompts: P) -> tuple[P, str | None, str | None]:

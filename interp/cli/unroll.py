@@ -32,20 +32,21 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
     from interp.algebra.unrolling import implicit_states, unclipped
     from interp.checkpoints.opening import open_checkpoint
     from interp.models.gram import forward, head_layers
-    from interp.models.tasks import RegressionPrompts, nystrom, shared_key_task
+    from interp.models.tasks import Examples, task_of
 
     opened = open_checkpoint(checkpoint, spec)
     model = opened.model.require_finite().to(torch.float64)
-    if model.spec.attention.keys == "causal":
-        raise LayoutError(
-            "attention.keys is 'causal', expected 'context' or 'all': only then is a layer one linear map"
-        )
-    task = shared_key_task(model.spec.task)
-    task.require_channels(model.spec)
+    task = task_of(model.spec.task)
+    task.fits(model)
     drawn = task.sample(prompts, seed)
+    if model.spec.attention.keys == "causal" or not isinstance(drawn, Examples):
+        raise LayoutError(
+            f"the task is {task.name!r} with attention.keys {model.spec.attention.keys!r}, expected examples and "
+            "queries that share their keys: only then is a layer one linear map"
+        )
     grams = drawn.grams(model.spec)
     trajectory = forward(head_layers(model, drawn.context), grams.gram, grams.query)
-    met = prompts - int(unclipped(model, trajectory, *drawn.tokens(model.spec)).sum())
+    met = prompts - int(unclipped(model, trajectory, *drawn.inputs(model.spec)).sum())
     if met:
         raise UsageError(f"{met} of {prompts} prompts meet the clip, where no linear map is exact; try another --seed")
     states = implicit_states(trajectory, model.spec)
@@ -61,13 +62,9 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
         }
         click.echo(json.dumps(document))
         return
-    if isinstance(drawn, RegressionPrompts):
-        name, best = "true w", drawn.w[0]
-    else:  # the first column of A^+ C
-        eye = torch.eye(task.dim, dtype=torch.float64)[None]
-        name, best = "Nystrom", nystrom(drawn.A[:1], eye, drawn.C[:1])[0, :, 0]
+    name, best = drawn.solution
     click.echo(f"{opened.name}: prompt 1 of seed {seed}, noise level {float(drawn.sigma[0]):.3g}")
-    click.echo(f"{name:<9}" + _row((-model.spec.readout.sign * best).tolist()))
+    click.echo(f"{name:<9}" + _row((-model.spec.readout.sign * best[0, :, 0]).tolist()))
     for layer, state in enumerate(states):
         click.echo(f"layer {layer}  " + _row(state.w[0, 0].tolist()) + f"   a = {float(state.a[0, 0, 0]):.4g}")
 

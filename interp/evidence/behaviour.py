@@ -28,6 +28,7 @@ from interp.evidence.interventions import finite_prompts
 from interp.identify.losses import solves_task
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
+from interp.models.skipped import Skipped
 from interp.models.tasks import NoisyRegression, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import hooked_inputs
@@ -250,7 +251,10 @@ def _shifts(
     seed: int,
 ) -> tuple[Shift, ...]:
     out = []
-    for number, (name, label, other) in enumerate(_elsewhere(task)):
+    for number, (name, variation) in enumerate(task.variations().items()):
+        label, other = variation.label, variation.task
+        if variation.axis is not None or isinstance(other, Skipped):
+            continue
         fits = min(count, _affordable(model, other.context))
         drawn = _drawn(model, other, max(fits, 1), seed + 1 + number) if fits >= FEWEST else None
         if drawn is None or drawn.count < FEWEST // 2:
@@ -280,21 +284,3 @@ def _shifts(
             )
         )
     return tuple(out)
-
-
-def _elsewhere(task: NoisyRegression) -> list[tuple[str, str, NoisyRegression]]:
-    """The task itself, and tasks that differ from it in one thing."""
-    eigenvalues = task.covariance or (1.0,) * task.dim
-    louder = replace(task.noise, values=tuple(2.0 * v for v in task.noise.values))
-    stretched = tuple(v * (4.0 if k == 0 else 1.0) for k, v in enumerate(eigenvalues))
-    found = [
-        ("task", "the task itself", task),
-        ("context-half", "half as many context tokens", replace(task, context=max(1, task.context // 2))),
-        ("context-double", "twice as many context tokens", replace(task, context=2 * task.context)),
-        ("inputs", "inputs 1.5 times as large", replace(task, covariance=tuple(2.25 * v for v in eigenvalues))),
-        ("weights", "true weights 3 times as large", replace(task, weight_std=3.0 * task.weight_std)),
-        ("direction", "inputs 2 times as large in one direction", replace(task, covariance=stretched)),
-    ]
-    if max(task.noise.values) > 0:
-        found.insert(3, ("noise", "twice as much noise", replace(task, noise=louder)))
-    return found

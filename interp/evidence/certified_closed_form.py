@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from interp.checkpoints.opening import Checkpoint
-from interp.evidence.disagreement import EXAMPLES, Compared, Example, Task
+from interp.evidence.disagreement import EXAMPLES, Compared, Example
 from interp.identify.simple_identification import RecoveredSimple, identify_simple, open_simple
 from interp.models.embedded import run_model
-from interp.models.tasks import NoiseLaw, SimpleRegression
+from interp.models.tasks import SimpleRegression, Variation
 from interp.models.transformer import LinearTransformer
 from interp.results import RecoveredDescent, RecoveredForm
 
-__all__ = ["SimpleComparison", "recognize_simple", "simple_variations"]
+__all__ = ["SimpleComparison", "recognize_simple"]
 
 
 def recognize_simple(
@@ -54,8 +54,8 @@ class SimpleComparison:
             steps=tuple(found.rival.steps.tolist()),
         )
 
-    def variations(self) -> Mapping[str, tuple[str, Task | str]]:
-        return simple_variations(self.task, self.model.spec.readout.flat)
+    def variations(self) -> Mapping[str, Variation]:
+        return self.task.variations(fixed_context=self.model.spec.readout.flat)
 
     def compare(self, task: SimpleRegression, count: int, seed: int) -> Compared:
         drawn = task.sample(count, seed)
@@ -70,30 +70,3 @@ class SimpleComparison:
         context, query = drawn.inputs(self.model.spec)
         network = run_model(self.model, context, query).prediction
         return Example(torch.cat([context, query], 1)[..., 1:], network, self.found.predict(drawn))
-
-
-def simple_variations(task: SimpleRegression, fixed: bool) -> dict[str, tuple[str, SimpleRegression | str]]:
-    """``fixed``: the read-out has weights for every token, so that their number cannot change."""
-    louder = NoiseLaw(kind=task.noise.kind, values=tuple(2 * v for v in task.noise.values))
-    tied = "the read-out has weights for just so many" if fixed else None
-    return {
-        "task": ("as trained", task),
-        "noise x2": (
-            "twice the noise",
-            replace(task, noise=louder) if task.noise.largest > 0 else "the task has no noise",
-        ),
-        "context x1/2": (
-            "half the examples",
-            tied or (replace(task, context=task.context // 2) if task.context > 3 else "two points make a line"),
-        ),
-        "context x2": ("twice the examples", tied or replace(task, context=2 * task.context)),
-        "shift x2": (
-            "means of x twice as far from 0",
-            replace(task, shift=2 * task.shift) if task.shift > 0 else "the means of x are 0",
-        ),
-        "spread x2": (
-            "scales of x twice as uneven",
-            replace(task, spread=2 * task.spread) if task.spread > 0 else "x has one scale",
-        ),
-        "weights x2": ("lines twice as steep", replace(task, weight_std=2 * task.weight_std)),
-    }

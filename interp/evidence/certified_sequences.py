@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
-from interp.evidence.disagreement import EXAMPLES, Compared, Example, Task
+from interp.evidence.disagreement import EXAMPLES, Compared, Example
 from interp.families.channel_heads import free_numbers, uncertainty
 from interp.identify.sequence_identification import (
     FoundInSequences,
@@ -23,11 +23,11 @@ from interp.identify.sequence_identification import (
 )
 from interp.models.causal import causal_prediction
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, NoiseLaw
+from interp.models.tasks import LinearDynamics, Variation
 from interp.results import RecoveredHeads, RecoveredStep
 from interp.solvers.next_state import Pairs
 
-__all__ = ["SequenceComparison", "predict_by_maps", "recognize_sequences", "sequence_variations"]
+__all__ = ["SequenceComparison", "predict_by_maps", "recognize_sequences"]
 
 MOST_SEQUENCES = 512  # of every kind
 EXAMPLE_NUMBERS = 1024  # that the examples hold, at most
@@ -56,8 +56,8 @@ class SequenceComparison:
     subject: Subject
     recovered: RecoveredHeads | RecoveredStep
 
-    def variations(self) -> Mapping[str, tuple[str, Task | str]]:
-        return sequence_variations(self.subject.task)
+    def variations(self) -> Mapping[str, Variation]:
+        return self.subject.task.variations()
 
     def compare(self, task: LinearDynamics, count: int, seed: int) -> Compared:
         half, lost = run_half(self.subject.model, task.sample(min(count, MOST_SEQUENCES), seed))
@@ -183,33 +183,3 @@ def _step(subject: Subject, found: FoundInSequences) -> RecoveredStep:
         held=held.tolist() if isinstance(task.start, tuple) and starts else float(held[0, 0]),
         decay=(sign * step.eta * step.w0).tolist() if isinstance(step.w0, Tensor) else sign * step.eta * step.w0,
     )
-
-
-def sequence_variations(task: LinearDynamics) -> dict[str, tuple[str, LinearDynamics | str]]:
-    def begun(factor: float) -> LinearDynamics:
-        return replace(task, initial=replace(task.initial, value=factor * task.initial.value))
-
-    louder = NoiseLaw(kind=task.noise.kind, values=tuple(2 * v for v in task.noise.values))
-    others = {
-        "dynamics orthogonal": ("a fresh orthogonal W", "orthogonal"),
-        "dynamics contracting": ("a fresh contracting W", "contracting"),
-    }
-    return {
-        "task": ("as trained", task),
-        "noise x2": (
-            "twice the noise",
-            replace(task, noise=louder) if task.noise.largest > 0 else "the task has no noise",
-        ),
-        "length x1/2": (
-            "half the length",
-            replace(task, context=task.context // 2) if task.context > 1 else "sequences have a single token",
-        ),
-        "length x2": ("twice the length", replace(task, context=2 * task.context)),
-        "start x1/2": ("first states half as large", begun(0.5)),
-        "start x2": ("first states twice as large", begun(2.0)),
-        **{
-            name: (label, replace(task, dynamics=kind, teacher=None))
-            for name, (label, kind) in others.items()
-            if kind != task.dynamics
-        },
-    }

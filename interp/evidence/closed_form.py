@@ -8,17 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.families.gradient_methods import Rival
 from interp.identify.identification import bootstrap_fidelity
 from interp.models.embedded import LayerPassage, normalise, run_model
-from interp.models.tasks import LeastSquares, SimplePrompts
+from interp.models.skipped import Skipped
+from interp.models.tasks import LeastSquares, SimplePrompts, SimpleRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import Form, Replacement, Rescaled
+from interp.solvers.line_descent import Descent
 from interp.stats.averages import ratio_with_error
 
-__all__ = ["FACTORS", "closer", "forms", "replacements", "rescalings"]
+__all__ = ["closer", "forms", "replacements", "rescalings"]
 
-FACTORS = {"x": (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), "y": (-1.0, 0.25, 4.0)}
 TAIL = 0.025  # of the prompts of the task lie below, and above, what is called outside
 BOOTSTRAP = 1000
 FORMULAS = {
@@ -70,23 +70,28 @@ def closer(
 
 def rescalings(
     model: LinearTransformer,
-    prompts: SimplePrompts,
+    task: SimpleRegression,
+    prompts: int,
     name: str,
-    rivals: Sequence[Rival],
+    rivals: Sequence[Descent],
     seed: int,
+    draw_seed: int,
 ) -> tuple[Rescaled, ...]:
-    """The network and the form ``name`` where all x, or all y, are multiplied by a factor. The form does not move with
+    """The network and the form ``name`` where all x, or all y, of the prompts of ``draw_seed`` are multiplied by a
+    factor. The form does not move with
     x and follows y; whatever is a polynomial in x is lost."""
     out = []
-    sizes = {
+    sizes: dict[str, Callable[[SimplePrompts], Tensor]] = {
         "x": lambda drawn: drawn.least_squares().V,
         "y": lambda drawn: drawn.y.square().mean(1),
     }
-    for quantity, factors in FACTORS.items():
-        size: Callable[[SimplePrompts], Tensor] = sizes[quantity]
-        low, high = torch.quantile(size(prompts), torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64))
-        for factor in factors:
-            drawn = prompts.rescaled(**{quantity: factor})
+    usual = task.sample(prompts, draw_seed)
+    for quantity, size in sizes.items():
+        low, high = torch.quantile(size(usual), torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64))
+        for variation in task.variations().values():
+            if variation.axis != quantity or isinstance(variation.task, Skipped):
+                continue
+            factor, drawn = variation.value, variation.task.sample(prompts, draw_seed)
             network = run_model(model, *drawn.inputs(model.spec)).prediction[:, None]
             score = bootstrap_fidelity(_values(drawn.least_squares(), name)[:, None], network, seed)
             outside = (size(drawn) < low) | (size(drawn) > high)

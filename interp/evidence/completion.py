@@ -7,8 +7,6 @@ agreement with the recovered algorithm after every layer (the paper's Table 1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,47 +18,20 @@ from interp.families.omegas import BasisFamily, SketchedFamily
 from interp.families.scaling_law import scaling_laws
 from interp.identify.identification import Candidate
 from interp.identify.identified import Half, Identified
-from interp.identify.losses import Panel
 from interp.models.gram import HeadLayers, LayerMaps, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import CompletionPrompts, ContextPrompts, MatrixCompletion
+from interp.models.tasks import CompletionPrompts, MatrixCompletion
 from interp.results import ImplicitModel
 from interp.results.completion import Agreement, Completion, MachineTraffic, SketchLayer
-from interp.solvers.completion import fixed_iterations
 from interp.stats.averages import mean_with_error, ratio_with_error
 
-__all__ = ["agreement", "completion_panel", "describe_completion", "implicit_completion", "regime_of"]
+__all__ = ["agreement", "describe_completion", "implicit_completion", "regime_of"]
 
 REGIMES = {"gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "machines"}
 
 
 def regime_of(candidate: Candidate | None) -> str | None:
     return None if candidate is None else REGIMES.get(candidate.family.name)
-
-
-def completion_panel(task: MatrixCompletion, layers: int) -> Panel[ContextPrompts]:
-    """Predicting zero, the optimum, and gradient descent and EAGLE with exact norms in as many steps as there are
-    layers."""
-
-    def run(drawn: ContextPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
-        assert isinstance(drawn, CompletionPrompts)
-        blocks = (drawn.A, drawn.B, drawn.C)
-        guesses = {
-            "null": torch.zeros_like(drawn.D),
-            "gd": fixed_iterations(*blocks, layers, eta=0.0),
-            "eagle": fixed_iterations(*blocks, layers),
-            "oracle": task.oracle(drawn),
-        }
-        return {name: guess.flatten(1) for name, guess in guesses.items()}
-
-    best = "Nystrom estimate B A⁺ C (optimal)" if task.penalty == 0 else f"ridge ({task.penalty:.3g}), the best one"
-    labels = {
-        "null": "predict zero",
-        "gd": f"{layers} GD step{'s' * (layers > 1)} (1/|A|² of each prompt)",
-        "eagle": f"{layers} iterations of EAGLE (η = 1/3, γ = 1, exact |A|)",
-        "oracle": best,
-    }
-    return Panel(labels=labels, predict=run)
 
 
 def describe_completion(found: Identified, spec: ModelSpec, task: MatrixCompletion, seed: int) -> Completion:
@@ -92,7 +63,7 @@ def agreement(
     held-out prompts."""
     drawn, prompts = half.drawn, half.prompts
     assert isinstance(drawn, CompletionPrompts)
-    context, query = drawn.tokens(spec)
+    context, query = drawn.inputs(spec)
     tokens = torch.cat([context, query], 1)
     runs = [forward(layers, prompts.gram, tokens).queries for layers in (network, refitted, layerwise)]
     _, label = label_indices(spec)

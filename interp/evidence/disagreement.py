@@ -15,16 +15,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.identify.identification import bootstrap_fidelity
-from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, SimpleRegression
+from interp.models.skipped import Skipped
+from interp.models.tasks import Task, Variation
 from interp.results import Disagreement, RecoveredAlgorithm
 
-__all__ = ["EXAMPLES", "Compared", "Comparison", "Example", "Task", "disagreement"]
+__all__ = ["EXAMPLES", "Compared", "Comparison", "Example", "disagreement"]
 
 FEWEST = 16  # prompts left for which figures are given
 MOST_NUMBERS = 2**22  # predicted numbers behind a quantile
 EXAMPLES = 4  # prompts that a certificate shows in full, at most
-
-Task = NoisyRegression | MatrixCompletion | LinearDynamics | SimpleRegression
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,7 @@ class Comparison(Protocol):
     @property
     def recovered(self) -> RecoveredAlgorithm: ...
 
-    def variations(self) -> Mapping[str, tuple[str, Task | str]]:
+    def variations(self) -> Mapping[str, Variation]:
         """The task and tasks outside of it, by name, each with a label for people; or why there is no such task."""
         ...
 
@@ -67,10 +66,10 @@ class Comparison(Protocol):
 
 
 def disagreement(
-    name: str, label: str, task: Task | str, comparison: Comparison, prompts: int, seed: int
+    name: str, label: str, task: Task | Skipped, comparison: Comparison, prompts: int, seed: int
 ) -> Disagreement:
-    if isinstance(task, str):
-        return _skipped(name, label, {}, seed, 0, 0, task)
+    if isinstance(task, Skipped):
+        return _skipped(name, label, {}, seed, 0, 0, task.reason)
     count = min(prompts, task.most_prompts)
     if count < 1:
         return _skipped(name, label, task.to_dict(), seed, 0, 0, "a single prompt does not fit in memory")

@@ -26,7 +26,7 @@ from interp.models.tasks import (
     MatrixCompletion,
     NoisyRegression,
     SimpleRegression,
-    any_task_from_dict,
+    task_of,
 )
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
@@ -73,7 +73,7 @@ def probe_checkpoint(
     UnreadableFile for weights that are not finite.
     """
     model = checkpoint.model.require_finite().to(torch.float64)
-    task = any_task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     if isinstance(task, (SimpleRegression, MatrixCompletion)):
         raise LayoutError(
             f"task.name is {task.name!r}, for which there are no probes; expected {NoisyRegression.name!r} or "

@@ -8,8 +8,7 @@ there. A network and an algorithm that coincide on the task only part where the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +19,8 @@ from interp.algebra.linear_prompts import finite_and_clipped, gram_prompts
 from interp.identify.estimates import predict
 from interp.identify.identification import Candidate, bootstrap_fidelity
 from interp.models.gram import head_layers
-from interp.models.tasks import ContextPrompts, NoiseLaw, NoisyRegression
+from interp.models.skipped import Skipped
+from interp.models.tasks import Examples, Task, Variation
 from interp.models.transformer import LinearTransformer
 from interp.results import Stress, StressPoint
 from interp.stats.averages import mean_with_error
@@ -31,10 +31,6 @@ AGREES = 0.01
 FEWEST = 32  # prompts left for which figures are given
 OPERATIONS = 6e9  # floating point operations that all points may take together
 NORMAL = 40  # operations in the time that one random number takes
-CONTEXTS = (0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's number of examples
-NOISES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's largest noise level, or of the labels' spread if it is 0
-SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the inputs
-CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0)  # largest over smallest factor on the inputs' variances
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,55 +39,29 @@ class Axis:
 
     name: str
     label: str
-    tasks: tuple[tuple[float, bool, NoisyRegression], ...]
+    tasks: tuple[tuple[float, bool, Task], ...]
     skipped: str | None = None
 
 
-def axes(task: NoisyRegression) -> Iterator[Axis]:
+def axes(task: Task) -> tuple[Axis, ...]:
     """What is varied. The other properties stay those of the task."""
-    counts = sorted({max(1, round(task.context * factor)) for factor in CONTEXTS})
-    yield Axis(
-        name="context",
-        label="number of examples",
-        tasks=tuple((float(n), n == task.context, replace(task, context=n)) for n in counts),
+    grid: dict[str, list[Variation]] = {}
+    for variation in task.variations().values():
+        if variation.axis is not None:
+            grid.setdefault(variation.axis, []).append(variation)
+    return tuple(
+        Axis(
+            name=name,
+            label=entries[0].label,
+            tasks=tuple((v.value, v.trained, v.task) for v in entries if not isinstance(v.task, Skipped)),
+            skipped=next((str(v.task) for v in entries if isinstance(v.task, Skipped)), None),
+        )
+        for name, entries in grid.items()
     )
-    spectrum = task.covariance or (1.0,) * task.dim
-    low, high = min(task.noise.values), task.noise.largest
-    base = high or task.weight_std * math.sqrt(sum(spectrum))
-    levels = sorted({base * factor for factor in NOISES} | set(task.noise.values))
-    inside = (lambda v: low <= v <= high) if task.noise.kind == "uniform" else (lambda v: v in task.noise.values)
-    yield Axis(
-        name="noise",
-        label="noise σ",
-        tasks=tuple((v, inside(v), task.with_noise(NoiseLaw(kind="fixed", values=(v,)))) for v in levels),
-    )
-    yield Axis(
-        name="scale",
-        label="size of the inputs",
-        tasks=tuple((f, f == 1.0, replace(task, covariance=tuple(f**2 * v for v in spectrum))) for f in SCALES),
-    )
-    if task.dim == 1:
-        yield Axis(name="covariance", label=_CONDITION, tasks=(), skipped="skipped, because there is a single input")
-        return
-    yield Axis(
-        name="covariance",
-        label=_CONDITION,
-        tasks=tuple((k, k == 1.0, replace(task, covariance=_stretched(spectrum, k))) for k in CONDITIONS),
-    )
-
-
-_CONDITION = "unevenness of the inputs"
-
-
-def _stretched(spectrum: Sequence[float], condition: float) -> tuple[float, ...]:
-    """The eigenvalues times factors from 1 to ``condition`` in geometric steps, rescaled to the same sum."""
-    factors = [condition ** (k / (len(spectrum) - 1)) for k in range(len(spectrum))]
-    moved = [v * f for v, f in zip(spectrum, factors, strict=True)]
-    return tuple(v * sum(spectrum) / sum(moved) for v in moved)
 
 
 def predictions(
-    model: LinearTransformer, candidate: Candidate, prompts: ContextPrompts
+    model: LinearTransformer, candidate: Candidate, prompts: Examples
 ) -> tuple[Float[Tensor, "prompt output"], Float[Tensor, "prompt output"]]:
     """What the network and a fitted family predict. Both scale their sums by the number of examples that there are."""
     assert candidate.parametrisation is not None and candidate.fit is not None  # a scored candidate has both
@@ -102,7 +72,7 @@ def predictions(
 
 
 def stress(
-    model: LinearTransformer, candidate: Candidate, task: NoisyRegression, prompts: int, seed: int
+    model: LinearTransformer, candidate: Candidate, task: Task, prompts: int, seed: int
 ) -> tuple[Stress, ...]:
     """All axes, with at most ``prompts`` prompts at every point."""
     found = []
@@ -125,7 +95,7 @@ def stress(
     return tuple(found)
 
 
-def _operations(model: LinearTransformer, task: NoisyRegression) -> int:
+def _operations(model: LinearTransformer, task: Task) -> int:
     D = model.spec.width
     return model.layers * (2 * model.heads + 8) * 2 * D**3 + NORMAL * task.context * D
 
@@ -151,7 +121,7 @@ def _point(
     candidate: Candidate,
     value: float,
     trained: bool,
-    task: NoisyRegression,
+    task: Task,
     count: int,
     seed: int,
 ) -> StressPoint:

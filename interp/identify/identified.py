@@ -16,7 +16,7 @@ from interp.identify.estimates import LARGEST, Prompts, Sensitivities, bounded_w
 from interp.identify.identification import Candidate, choose, fit_families
 from interp.models.errors import LayoutError, UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, head_layers
-from interp.models.tasks import ContextPrompts, ContextTask, MatrixCompletion, shared_key_task
+from interp.models.tasks import Examples, MatrixCompletion, Task, task_of
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["Half", "Identified", "Subject", "identify", "open_subject"]
@@ -31,7 +31,7 @@ class Subject:
     """What is analysed: the network of a checkpoint in float64, and its task."""
 
     model: LinearTransformer
-    task: ContextTask
+    task: Task
 
 
 def open_subject(checkpoint: Checkpoint, prompts: int) -> Subject:
@@ -41,17 +41,13 @@ def open_subject(checkpoint: Checkpoint, prompts: int) -> Subject:
     are not finite, UsageError for a number of prompts that is too small or needs too much memory.
     """
     model = checkpoint.model.require_finite().to(torch.float64)
-    spec, task = model.spec, shared_key_task(model.spec.task)
+    spec, task = model.spec, task_of(model.spec.task)
+    task.fits(model)
     if spec.attention.keys == "causal":
         raise LayoutError(
             "attention.keys is 'causal', expected 'context' or 'all': this needs keys that all tokens share; "
             "interp-probe CHECKPOINT identifies causal models, interp-probe inspect shows what the file holds"
         )
-    if spec.readout.channel != "y":
-        raise LayoutError(
-            f"readout.channel is {spec.readout.channel!r}, expected 'y', the label that {task.name} asks for"
-        )
-    task.require_channels(spec)
     _require_affordable(model, prompts)
     return Subject(model, task)
 
@@ -74,7 +70,7 @@ def _require_affordable(model: LinearTransformer, prompts: int) -> None:
 class Half:
     """Half of the prompts, with the network's passage through them."""
 
-    drawn: ContextPrompts
+    drawn: Examples
     prompts: Prompts
     trajectory: GramTrajectory
 

@@ -16,14 +16,14 @@ from interp.families.omegas import BasisFamily, PreconditionedGD, SketchedFamily
 from interp.identify.estimates import Estimate
 from interp.identify.identification import Candidate
 from interp.models.specification import ModelSpec
-from interp.models.tasks import ContextTask, MatrixCompletion
+from interp.models.tasks import MatrixCompletion, Task
 from interp.results import Recovered, RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, ScalingLaw
 
 __all__ = ["describe_recovered"]
 
 
 def describe_recovered(
-    chosen: Candidate, spec: ModelSpec, task: ContextTask, law: ScalingLaw | None = None
+    chosen: Candidate, spec: ModelSpec, task: Task, law: ScalingLaw | None = None
 ) -> Recovered:
     """The chosen family, a scored one, as ``Recovered``; for matrix completion with what a layer sees of x, and with
     the ``law`` that its steps follow if it is eagle."""

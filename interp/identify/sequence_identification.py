@@ -30,7 +30,7 @@ from interp.identify.identification import EXACT, NEGLIGIBLE, Score, bootstrap_f
 from interp.models.causal import causal_passage, causal_prediction
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
-from interp.models.tasks import DynamicsPrompts, LinearDynamics, any_task_from_dict
+from interp.models.tasks import DynamicsPrompts, LinearDynamics, task_of
 from interp.models.transformer import LinearTransformer
 from interp.solvers.next_state import Pairs
 
@@ -76,7 +76,7 @@ def open_causal(checkpoint: Checkpoint, prompts: int) -> Subject:
     """Raises LayoutError when the task or the tokens are of a kind that has no families, UnreadableFile for weights
     that are not finite, UsageError for too few prompts."""
     model = checkpoint.model.require_finite().to(torch.float64)
-    task = any_task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     if not isinstance(task, LinearDynamics):
         raise LayoutError(
             f"attention.keys is 'causal' and task.name is {task.name!r}, expected {LinearDynamics.name!r}: causal "

@@ -12,7 +12,6 @@ from torch import Tensor
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.anatomy import directions, divisions, head_roles, query_share, rows_of, slots
 from interp.evidence.closed_form import closer, forms, replacements, rescalings
-from interp.families.gradient_methods import Rival, fit_rivals
 from interp.identify.identification import Score, bootstrap_fidelity
 from interp.identify.simple_verdict import Scored, checks, choose_rival
 from interp.models.embedded import run_model
@@ -21,6 +20,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts, SimpleRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import ClosedForm, Form
+from interp.solvers.line_descent import Descent, fit_descent
 
 __all__ = ["FoundSimple", "RecoveredSimple", "identify_simple", "is_simple", "open_simple"]
 
@@ -46,11 +46,7 @@ def open_simple(checkpoint: Checkpoint, prompts: int) -> tuple[LinearTransformer
             "sets it"
         )
     task = SimpleRegression.from_dict(fields)
-    task.require_model(spec, len(model.tensors["readout.weight"]) if spec.readout.flat else None)
-    if spec.attention.keys == "causal":
-        raise LayoutError("attention.keys is 'causal', expected 'context' or 'all' for simple_regression")
-    if spec.readout.channel != "y":
-        raise LayoutError(f"readout.channel is {spec.readout.channel!r}, expected 'y', the label of {task.name}")
+    task.fits(model)
     if prompts < FEWEST_PROMPTS:
         raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more: half are fitted on")
     return model, task
@@ -66,12 +62,12 @@ class RecoveredSimple:
     parameters: int
     predict: Callable[[SimplePrompts], Float[Tensor, " prompt"]]
     formula: str
-    rival: Rival | None = None  # the gradient method, if it is one
+    rival: Descent | None = None  # the gradient method, if it is one
     shrunken: bool = False  # the closed form, if it is one, is the shrunken one
 
     @classmethod
     def of(
-        cls, closed: bool, form: Form, scored: Sequence[Scored], rivals: Sequence[Rival], chosen: Scored | None
+        cls, closed: bool, form: Form, scored: Sequence[Scored], rivals: Sequence[Descent], chosen: Scored | None
     ) -> RecoveredSimple:
         if closed or (chosen is None and (form.fidelity or -1.0) >= max(s.score.fidelity or -1.0 for s in scored)):
             shrunken = form.name == "shrunken"
@@ -98,7 +94,7 @@ class FoundSimple:
     """``chosen`` is the gradient method that explains the network, ``why`` says of each why it is or is not it."""
 
     held_out: SimplePrompts
-    rivals: tuple[Rival, ...]
+    rivals: tuple[Descent, ...]
     scored: tuple[Scored, ...]
     chosen: Scored | None
     why: Mapping[str, str]
@@ -124,7 +120,7 @@ def identify_simple(
         return "skipped, because its predictions are not finite on prompts of its task"
 
     progress("fitting gradient methods")
-    rivals = fit_rivals(fitted, keys, seen.prediction, max(2, model.layers), seeds[3])
+    rivals = fit_descent(fitted, keys, seen.prediction, max(2, model.layers), seeds[3])
     found_forms = forms(network, held_out, keys, seeds[2])
     closest = found_forms[0]
     halves = ((fitted, seen.prediction), (held_out, network))
@@ -133,7 +129,7 @@ def identify_simple(
     progress("looking for slots, roles and the division")
     weights, rows = dict(model.named()), rows_of(held_out, keys)
     found_divisions, divides = divisions(passage, rows, model.spec, weights)
-    rescaled = rescalings(model, held_out, closest.name, rivals, seeds[2])
+    rescaled = rescalings(model, task, held_out.count, closest.name, rivals, seeds[2], seeds[1])
     replaced = replacements(model, fitted, held_out, seeds[2])
     conditions = checks(closest, scored, rescaled, found_divisions, divides, replaced)
     closed = all(check.passed for check in conditions)
@@ -158,7 +154,7 @@ def identify_simple(
     return FoundSimple(held_out, rivals, scored, chosen, why, closed_form, recovered)
 
 
-def _scored(rival: Rival, form: Form, halves: Sequence[tuple[SimplePrompts, Tensor]], seed: int) -> Scored:
+def _scored(rival: Descent, form: Form, halves: Sequence[tuple[SimplePrompts, Tensor]], seed: int) -> Scored:
     ratios = []
     for drawn, network in halves:
         truth = drawn.least_squares()

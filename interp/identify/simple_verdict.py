@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp.evidence.anatomy import DIVIDES, EXPONENT, VARIES
-from interp.families.gradient_methods import POLYNOMIAL
 from interp.identify.identification import NEGLIGIBLE, RECOGNIZED, RECOGNIZED_LOWER, TENFOLD, Score
 from interp.results import Check, Division, Form, Replacement, Rescaled
+from interp.solvers.line_descent import POLYNOMIAL
 
 __all__ = ["Scored", "checks", "choose_rival"]
 

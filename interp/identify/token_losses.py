@@ -10,7 +10,7 @@ from torch import Tensor
 
 from interp.identify.losses import Panel, labels_of, solves_task, squared_errors, summarise
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import CompletionPrompts, ContextPrompts, ContextTask, MatrixCompletion, RegressionPrompts
+from interp.models.tasks import CompletionPrompts, Examples, MatrixCompletion, RegressionPrompts, Task
 from interp.models.transformer import LinearTransformer
 from interp.results import Loss
 
@@ -31,14 +31,14 @@ class TokenLosses:
 
 
 @torch.no_grad()
-def token_losses(model: LinearTransformer, task: ContextTask, prompts: int, seed: int) -> TokenLosses:
+def token_losses(model: LinearTransformer, task: Task, prompts: int, seed: int) -> TokenLosses:
     """On at most ``prompts`` prompts of the task, fewer where tokens are many."""
     hooked = HookedLinearTransformer(model)
 
-    def run(drawn: ContextPrompts) -> Mapping[str, Tensor]:
+    def run(drawn: Examples) -> Mapping[str, Tensor]:
         return {
             "null": torch.zeros_like(drawn.target).flatten(1),
-            "network": hooked(*drawn.tokens(model.spec)).flatten(1),
+            "network": hooked(*drawn.inputs(model.spec)).flatten(1),
             "oracle": _oracle(task, drawn).flatten(1),
         }
 
@@ -55,7 +55,7 @@ def token_losses(model: LinearTransformer, task: ContextTask, prompts: int, seed
     )
 
 
-def _oracle(task: ContextTask, drawn: ContextPrompts) -> Tensor:
+def _oracle(task: Task, drawn: Examples) -> Tensor:
     if isinstance(task, MatrixCompletion):
         assert isinstance(drawn, CompletionPrompts)  # prompts of the task
         return task.oracle(drawn)

@@ -30,6 +30,7 @@ __all__ = [
     "PUBLISHED_BETA",
     "LineSearch",
     "Pairs",
+    "TunedSolvers",
     "line_search",
     "tune_richardson",
 ]
@@ -39,6 +40,7 @@ INVERSE_LAMBDA = 0.001  # of the paper's probes and comparators
 PUBLISHED_ALPHA = (1.0257748, 3.2508426, 3.2583678, 3.2122886, 2.694414, 1.2727231)
 PUBLISHED_BETA = (0.0, 0.6787798, 0.30748147, 0.74470717, 1.8360422, 2.3438027)
 TUNING = 80  # evaluations of L-BFGS
+STEPS = 6  # of proposition 2, as in the paper
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,3 +142,42 @@ def tune_richardson(pairs: Pairs, steps: int) -> tuple[Float[Tensor, " step"], F
 
     optimiser.step(closure)
     return alpha.detach(), beta.detach()
+
+
+@dataclass(frozen=True, eq=False)
+class TunedSolvers:
+    """The solvers with what was tuned on sequences of a task. "lagged" leaves the newest pair out."""
+
+    search: LineSearch
+    alpha: Float[Tensor, " step"]
+    beta: Float[Tensor, " step"]
+    lagged_alpha: Float[Tensor, " step"]
+    lagged_beta: Float[Tensor, " step"]
+
+    @classmethod
+    def of(cls, states: Float[Tensor, "sequence time dim"]) -> TunedSolvers:
+        now, late = Pairs(states), Pairs(states, lag=1)
+        return cls(line_search(now), *tune_richardson(now, STEPS), *tune_richardson(late, STEPS))
+
+    def predict(self, states: Float[Tensor, "sequence time dim"]) -> dict[str, Float[Tensor, "sequence pos dim"]]:
+        now, late = Pairs(states), Pairs(states, lag=1)
+        return {
+            "null": torch.zeros_like(now.current),
+            "gd-1": now.gradient_step(self.search.eta),
+            "prop-2-lagged": late.richardson(self.lagged_alpha, self.lagged_beta),
+            "prop-2": now.richardson(self.alpha, self.beta),
+            "ridge-lagged": late.ridge(),
+            "ridge": now.ridge(),
+        }
+
+    @property
+    def labels(self) -> dict[str, str]:
+        steps = len(self.alpha)
+        return {
+            "null": "predicting zero",
+            "gd-1": f"one step of gradient descent, best step {self.search.eta:.4g}",
+            "prop-2-lagged": f"proposition 2, {steps} learned steps, without the newest pair",
+            "prop-2": f"proposition 2, {steps} learned steps",
+            "ridge-lagged": "exact ridge without the newest pair",
+            "ridge": "exact ridge",
+        }

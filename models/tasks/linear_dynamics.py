@@ -15,7 +15,7 @@ s|^2, summed over the coordinates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,15 +24,26 @@ from torch import Tensor
 
 from interp.models.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_number
+from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noisy_regression import NoiseLaw, require_counts
+from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.protocol import References, Variation, Words, single_precision
+from interp.models.tasks.registry import register_task
+from interp.models.transformer import LinearTransformer
+from interp.solvers.next_state import TunedSolvers
 
 __all__ = ["CONTENTS", "DYNAMICS", "DynamicsPrompts", "InitialLaw", "LinearDynamics"]
 
 DYNAMICS = ("orthogonal", "contracting", "fixed")
 STATE_CLIP = {"orthogonal": 10.0, "contracting": 2.0, "fixed": 10.0}  # of the authors' code
 SPECTRUM = (0.3, 0.9)  # eigenvalues of contracting dynamics
+
+SYSTEMS = {
+    "orthogonal": "orthogonal, drawn anew for every sequence and never shown",
+    "contracting": "a contraction, drawn anew for every sequence and never shown",
+    "fixed": "the same for all sequences",
+}
 
 # What a channel can hold, and the tokens of so many channels when the task does not say.
 CONTENTS = ("zero", "current", "previous", "start")
@@ -120,10 +131,19 @@ class DynamicsPrompts:
         }
         return (torch.cat([made[name]() for name in contents], dim=-1),)
 
+    def rounded(self) -> DynamicsPrompts:
+        """The same sequences in numbers that single precision holds exactly."""
+        return replace(self, **single_precision({"states": self.states}))
+
+    def rows(self) -> Float[Tensor, "prompt time dim"]:
+        """The states that are given, s_0 .. s_{T-1}."""
+        return self.states[:, :-1]
+
     def __getitem__(self, index: slice | Tensor) -> DynamicsPrompts:
         return DynamicsPrompts(self.states[index], self.W[index], self.sigma[index], self.task)
 
 
+@register_task
 @dataclass(frozen=True, kw_only=True)
 class LinearDynamics:
     """The task. ``context`` is T. ``tokens`` says what each channel of a token holds: "zero", "current" (s_t),
@@ -230,6 +250,73 @@ class LinearDynamics:
         if isinstance(self.start, tuple):
             return torch.tensor(self.start, dtype=torch.float64)
         return float(self.start) * torch.eye(self.dim, dtype=torch.float64)
+
+    @property
+    def words(self) -> Words:
+        return Words(
+            asked="To predict, at every token, the next state of a system that moves by one matrix, s' = W s + noise, "
+            f"from the states so far. A sequence has {self.context} states of {self.dim} numbers; W is "
+            f"{SYSTEMS[self.dynamics]}.",
+            error="half the squared error",
+            prompt="sequence",
+        )
+
+    def fits(self, model: LinearTransformer) -> None:
+        if model.spec.attention.keys != "causal":
+            raise LayoutError(
+                f"attention.keys is {model.spec.attention.keys!r}, expected 'causal' for {self.name}, whose every "
+                "token is read out"
+            )
+        self.sample(1, 0).inputs(model.spec)  # the channels are those of the task
+
+    def telling(self) -> LinearDynamics:
+        """With one W for all sequences W s may be learned from the states or known by heart, which looks the same: then
+        the task with a fresh W for each."""
+        return self if self.dynamics != "fixed" else replace(self, dynamics="orthogonal", teacher=None)
+
+    def errors(
+        self, prediction: Float[Tensor, "prompt output"], prompts: DynamicsPrompts
+    ) -> Float[Tensor, "prompt position"]:
+        """The squared error of every state, summed over its coordinates."""
+        return (prediction.view_as(prompts.target) - prompts.target).square().sum(-1)
+
+    def oracle(self, prompts: DynamicsPrompts) -> Float[Tensor, "prompt query output"]:
+        """W s_t with the true W, clipped as states are."""
+        moved = torch.einsum("nij,ntj->nti", prompts.W, prompts.states[:, :-1])
+        return moved.clamp(-self.limit, self.limit)
+
+    def references(self, tuning: DynamicsPrompts, depth: int, keys: str) -> References:
+        """One gradient step, preconditioned steps (proposition 2) and exact ridge; ``tuned`` are ``TunedSolvers``."""
+        solvers = TunedSolvers.of(tuning.states)
+
+        def predict(prompts: DynamicsPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+            guesses = solvers.predict(prompts.states) | {"oracle": self.oracle(prompts)}
+            return {name: guess.flatten(1) for name, guess in guesses.items()}
+
+        labels = solvers.labels | {"oracle": "the true W of the sequence"}
+        return References(labels=labels, predict=predict, tuned=solvers)
+
+    def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
+        def begun(factor: float) -> LinearDynamics:
+            return replace(self, initial=replace(self.initial, value=factor * self.initial.value))
+
+        quiet, single = Skipped("the task has no noise"), Skipped("sequences have a single token")
+        louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else quiet
+        shorter = replace(self, context=self.context // 2) if self.context > 1 else single
+        others = {kind: replace(self, dynamics=kind, teacher=None) for kind in ("orthogonal", "contracting")}
+        return {
+            "task": Variation(label="as trained", task=self),
+            "noise x2": Variation(label="twice the noise", task=louder),
+            "length x1/2": Variation(label="half the length", task=shorter),
+            "length x2": Variation(label="twice the length", task=replace(self, context=2 * self.context)),
+            "start x1/2": Variation(label="first states half as large", task=begun(0.5)),
+            "start x2": Variation(label="first states twice as large", task=begun(2.0)),
+            **{
+                f"dynamics {kind}": Variation(label=f"a fresh {kind} W", task=other)
+                for kind, other in others.items()
+                if kind != self.dynamics
+            },
+        }
 
     @property
     def limit(self) -> float:

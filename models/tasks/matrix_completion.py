@@ -19,7 +19,7 @@ starts at 0 or 1; here at 1. There the noise, of variance 0.01, is on D as well,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,9 +29,23 @@ from torch import Tensor
 
 from interp.models.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_size
+from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noisy_regression import GramPrompts, NoiseLaw, require_counts
+from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.protocol import (
+    GramPrompts,
+    Prompts,
+    References,
+    Variation,
+    Words,
+    single_precision,
+    squared_errors,
+)
+from interp.models.tasks.registry import register_task
+from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
+from interp.models.transformer import LinearTransformer
+from interp.solvers.completion import fixed_iterations
 
 __all__ = ["CompletionPrompts", "KernelLaw", "MatrixCompletion", "nystrom"]
 
@@ -107,37 +121,33 @@ class CompletionPrompts:
     def target(self) -> Float[Tensor, "prompt query output"]:
         return self.D
 
-    def tokens(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
+    @property
+    def solution(self) -> tuple[str, Float[Tensor, "prompt dim output"]]:
+        """A^+ C."""
+        return "Nystrom", torch.linalg.pinv(self.A, rtol=RCOND) @ self.C
+
+    def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
         """The rows (A_i, C_i) and (B_j, 0), laid out as ``spec`` names its channels."""
-        _require_channels(spec, self.A.shape[2], self.C.shape[2])
-        x, y = spec.channel("x").indices, spec.channel("y").indices
-        context = self.A.new_zeros(self.count, self.context, spec.width)
-        context[..., x], context[..., y] = self.A, self.C
-        query = self.A.new_zeros(self.count, self.B.shape[1], spec.width)
-        query[..., x] = self.B
-        return context, query
+        return example_tokens(spec, self.A, self.C, self.B)
 
     def grams(self, spec: ModelSpec) -> GramPrompts:
         """Gram matrices of the keys; with keys = "all" the incomplete rows are among them."""
-        context, query = self.tokens(spec)
-        gram = context.mT @ context
-        if spec.attention.keys == "all":
-            gram = gram + query.mT @ query
-        return GramPrompts(gram=gram, query=query, context=self.context)
+        return grams_of(spec, *self.inputs(spec))
+
+    def rounded(self) -> CompletionPrompts:
+        """The same prompts in numbers that single precision holds exactly."""
+        return replace(self, **single_precision({"A": self.A, "B": self.B, "C": self.C}))
+
+    def rows(self) -> Float[Tensor, "prompt token channel"]:
+        """(x, y) of every token, the queries last."""
+        hidden = self.C.new_zeros(self.count, self.B.shape[1], self.C.shape[2])
+        return torch.cat([torch.cat([self.A, self.C], -1), torch.cat([self.B, hidden], -1)], 1)
 
     def __getitem__(self, index: slice | Tensor) -> CompletionPrompts:
         return CompletionPrompts(self.A[index], self.B[index], self.C[index], self.D[index], self.sigma[index])
 
 
-def _require_channels(spec: ModelSpec, dim: int, outputs: int) -> None:
-    sizes = dict(spec.tokens)
-    if sizes != {"x": dim, "y": outputs}:
-        raise LayoutError(
-            f"the model's channels are {sizes}, but matrix_completion of dim {dim} and outputs {outputs} needs "
-            f"x: {dim} and y: {outputs}"
-        )
-
-
+@register_task
 @dataclass(frozen=True, kw_only=True)
 class MatrixCompletion:
     """The task. ``dim`` is n, ``context`` d, ``outputs`` n', ``queries`` d'. ``spectrum`` holds the s variances of the
@@ -213,9 +223,22 @@ class MatrixCompletion:
             out["machines"] = self.machines
         return out
 
-    def require_channels(self, spec: ModelSpec) -> None:
-        """Raise LayoutError when the tokens of a model are not those of this task."""
-        _require_channels(spec, self.dim, self.outputs)
+    @property
+    def words(self) -> Words:
+        return Words(
+            asked=f"To fill in the hidden block D of a matrix of rows (A, C) and (B, D), from A ({self.context} x "
+            f"{self.dim}), B ({self.queries} rows) and C ({self.outputs} columns). The rows are the tokens; the matrix "
+            "is drawn anew for every prompt."
+        )
+
+    def fits(self, model: LinearTransformer) -> None:
+        require_example_model(model.spec, self.name, self.dim, self.outputs)
+
+    def telling(self) -> MatrixCompletion:
+        return self
+
+    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
+        return squared_errors(prediction, prompts)
 
     @property
     def machine_masks(self) -> Float[Tensor, "machine dim"]:
@@ -290,6 +313,63 @@ class MatrixCompletion:
         if self.penalty == 0:
             return nystrom(prompts.A, prompts.B, prompts.C)
         return _ridge(prompts, self.penalty)
+
+    def references(self, tuning: CompletionPrompts, depth: int, keys: str) -> References:
+        """Gradient descent, and EAGLE with exact norms, in as many steps as there are layers."""
+
+        def predict(drawn: CompletionPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+            blocks = (drawn.A, drawn.B, drawn.C)
+            guesses = {
+                "null": torch.zeros_like(drawn.D),
+                "gd": fixed_iterations(*blocks, depth, eta=0.0),
+                "eagle": fixed_iterations(*blocks, depth),
+                "oracle": self.oracle(drawn),
+            }
+            return {name: guess.flatten(1) for name, guess in guesses.items()}
+
+        best = f"ridge ({self.penalty:.3g}), the best one" if self.penalty else "Nystrom estimate B A⁺ C (optimal)"
+        labels = {
+            "null": "predict zero",
+            "gd": f"{depth} GD step{'s' * (depth > 1)} (1/|A|² of each prompt)",
+            "eagle": f"{depth} iterations of EAGLE (η = 1/3, γ = 1, exact |A|)",
+            "oracle": best,
+        }
+        return References(labels=labels, predict=predict)
+
+    def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
+        """Rank and spectrum change, the variance of an entry, (sum of the squared spectrum) / rank, does not."""
+        if self.kernel is not None:
+            kernel = Skipped("a kernel matrix has its own size, rank and scale")
+            return {
+                "task": Variation(label="as trained", task=self),
+                "other matrices": Variation(label="other sizes, ranks and scales", task=kernel),
+            }
+        variance, rank = sum(v**2 for v in self.spectrum) / len(self.spectrum), len(self.spectrum)
+        largest = tuple(sorted(self.spectrum, reverse=True))
+
+        def scaled(factor: float) -> MatrixCompletion:
+            return replace(self, spectrum=tuple(factor * v for v in self.spectrum), noise=self.noise.scaled(factor))
+
+        def of_spectrum(values: tuple[float, ...]) -> MatrixCompletion:
+            factor = (variance / (sum(v**2 for v in values) / len(values))) ** 0.5
+            return replace(self, spectrum=tuple(factor * v for v in values))
+
+        quiet, one_row = Skipped("the task has no noise"), Skipped("there is a single complete row")
+        louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else quiet
+        fewer = replace(self, context=self.context // 2) if self.context > 1 else one_row
+        half = of_spectrum(largest[: rank // 2]) if rank > 1 else Skipped("the matrices are of rank 1")
+        flat = Skipped("the spectrum is flat") if len(set(self.spectrum)) == 1 else of_spectrum((1.0,) * rank)
+        return {
+            "task": Variation(label="as trained", task=self),
+            "noise x2": Variation(label="twice the noise", task=louder),
+            "rows x1/2": Variation(label="half the complete rows", task=fewer),
+            "rows x2": Variation(label="twice the complete rows", task=replace(self, context=2 * self.context)),
+            "entries x1/2": Variation(label="entries half as large", task=scaled(0.5)),
+            "entries x5/4": Variation(label="entries a quarter larger", task=scaled(1.25)),
+            "rank x1/2": Variation(label="half the rank", task=half),
+            "rank x2": Variation(label="twice the rank", task=of_spectrum(tuple(v for v in largest for _ in range(2)))),
+            "flat spectrum": Variation(label="a flat spectrum", task=flat),
+        }
 
 
 def _ridge(prompts: CompletionPrompts, penalty: float) -> Float[Tensor, "prompt query output"]:

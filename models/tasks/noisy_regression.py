@@ -10,7 +10,8 @@ half of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,67 +20,34 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.errors import LayoutError, did_you_mean
-from interp.models.numbers import as_float, is_count, is_size
+from interp.models.numbers import as_float, is_size
+from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.memory import MEMORY, require_affordable
+from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.protocol import (
+    GramPrompts,
+    Prompts,
+    References,
+    Variation,
+    Words,
+    single_precision,
+    squared_errors,
+)
+from interp.models.tasks.registry import register_task
+from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
+from interp.models.transformer import LinearTransformer
+from interp.solvers.baselines import regression_baselines
+from interp.solvers.statistics import RegressionStatistics
+from interp.solvers.tuning import TuningSet
 
-__all__ = ["GramPrompts", "NoiseLaw", "NoisyRegression", "RegressionPrompts", "require_counts"]
+__all__ = ["NoisyRegression", "RegressionPrompts"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseLaw:
-    """The law of sigma: "uniform" on [lo, hi], "choice" with equal weights, or "fixed"."""
-
-    kind: str
-    values: tuple[float, ...]
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> NoiseLaw:
-        kinds = ("uniform", "choice", "fixed")
-        if not isinstance(fields, Mapping) or len(fields) != 1:
-            raise LayoutError(
-                f'task.noise is {fields!r}, expected one of {{"uniform": [lo, hi]}}, {{"choice": [..]}}, {{"fixed": s}}'
-            )
-        kind, raw = next(iter(fields.items()))
-        if kind not in kinds:
-            raise LayoutError(f"task.noise has kind {kind!r}; {did_you_mean(str(kind), kinds)}")
-        values = [raw] if kind == "fixed" else raw
-        if not isinstance(values, (list, tuple)) or not values or not all(is_size(v) for v in values):
-            raise LayoutError(f"task.noise.{kind} is {raw!r}, expected finite numbers of 0 or more, up to 1e150")
-        if kind == "uniform" and (len(values) != 2 or values[0] > values[1]):
-            raise LayoutError(f"task.noise.uniform is {raw!r}, expected [lo, hi] with lo <= hi")
-        return cls(kind=kind, values=tuple(float(v) for v in values))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {self.kind: self.values[0] if self.kind == "fixed" else list(self.values)}
-
-    @property
-    def largest(self) -> float:
-        return max(self.values)
-
-    def sample(self, count: int, generator: torch.Generator) -> Float[Tensor, " prompt"]:
-        uniform = torch.rand(count, generator=generator, dtype=torch.float64)
-        if self.kind == "uniform":
-            lo, hi = self.values
-            return lo + (hi - lo) * uniform
-        levels = torch.tensor(self.values, dtype=torch.float64)
-        return levels[(uniform * len(levels)).long().clamp(max=len(levels) - 1)]
-
-
-def require_counts(fields: Mapping[str, Any]) -> None:
-    """Raises LayoutError for a field of a task that is no whole number of 1 or more."""
-    for key, value in fields.items():
-        if not is_count(value):
-            raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
-
-
-@dataclass(frozen=True, eq=False)
-class GramPrompts:
-    """Prompts as the Gram path reads them: the Gram matrix of the keys, and the query tokens."""
-
-    gram: Float[Tensor, "prompt D D"]
-    query: Float[Tensor, "prompt query D"]
-    context: int
+# Grids of what leaves the task, as factors.
+CONTEXTS = (0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's number of examples
+NOISES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's largest noise level, or of the labels' spread if it is 0
+SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the inputs
+CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0)  # largest over smallest factor on the inputs' variances
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,36 +73,37 @@ class RegressionPrompts:
         """<w, x_t>, one query and one output channel."""
         return (self.w * self.x_query).sum(-1)[:, None, None]
 
-    def tokens(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
+    @property
+    def statistics(self) -> RegressionStatistics:
+        """Sigma, alpha and lambda of the examples."""
+        return RegressionStatistics.from_data(self.x, self.y)
+
+    @property
+    def solution(self) -> tuple[str, Float[Tensor, "prompt dim output"]]:
+        return "true w", self.w[..., None]
+
+    def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
         """Context tokens (x_i, y_i) and the query token (x_t, 0), laid out as ``spec`` names its channels."""
-        _require_channels(spec, self.x.shape[2])
-        context = self.x.new_zeros(self.count, self.context, spec.width)
-        context[..., spec.channel("x").indices] = self.x
-        context[..., spec.channel("y").start] = self.y
-        query = self.x.new_zeros(self.count, 1, spec.width)
-        query[..., spec.channel("x").indices] = self.x_query[:, None]
-        return context, query
+        return example_tokens(spec, self.x, self.y[..., None], self.x_query[:, None])
 
     def grams(self, spec: ModelSpec) -> GramPrompts:
         """Gram matrices of the keys; with keys = "all" the query token is one of them."""
-        context, query = self.tokens(spec)
-        gram = context.mT @ context
-        if spec.attention.keys == "all":
-            gram = gram + query.mT @ query
-        return GramPrompts(gram=gram, query=query, context=self.context)
+        return grams_of(spec, *self.inputs(spec))
+
+    def rounded(self) -> RegressionPrompts:
+        """The same prompts in numbers that single precision holds exactly."""
+        return replace(self, **single_precision({"x": self.x, "y": self.y, "x_query": self.x_query}))
+
+    def rows(self) -> Float[Tensor, "prompt token channel"]:
+        """(x, y) of every token, the query last."""
+        query = torch.cat([self.x_query, torch.zeros_like(self.x_query[:, :1])], -1)
+        return torch.cat([torch.cat([self.x, self.y[..., None]], -1), query[:, None]], 1)
 
     def __getitem__(self, index: slice | Tensor) -> RegressionPrompts:
         return RegressionPrompts(self.x[index], self.y[index], self.x_query[index], self.w[index], self.sigma[index])
 
 
-def _require_channels(spec: ModelSpec, dim: int) -> None:
-    sizes = dict(spec.tokens)
-    if sizes != {"x": dim, "y": 1}:
-        raise LayoutError(
-            f"the model's channels are {sizes}, but noisy_regression of dimension {dim} needs x: {dim} and y: 1"
-        )
-
-
+@register_task
 @dataclass(frozen=True, kw_only=True)
 class NoisyRegression:
     """The task. ``covariance`` holds the eigenvalues of C (None: C = I); ``weight_std`` is tau."""
@@ -192,9 +161,23 @@ class NoisyRegression:
     def with_noise(self, noise: NoiseLaw) -> NoisyRegression:
         return replace(self, noise=noise)
 
-    def require_channels(self, spec: ModelSpec) -> None:
-        """Raise LayoutError when the tokens of a model are not those of this task."""
-        _require_channels(spec, self.dim)
+    @property
+    def words(self) -> Words:
+        labels = "y = ⟨w, x⟩ + noise" if self.noise.largest > 0 else "y = ⟨w, x⟩"
+        noise = f" The size σ of the noise {self.noise.words}." if self.noise.words else ""
+        return Words(
+            asked=f"To predict ⟨w, x⟩ for a new x from {self.context} examples (x, y) in the prompt, {labels}. x has "
+            f"{self.dim} numbers; w is drawn anew for every prompt and never shown.{noise}"
+        )
+
+    def fits(self, model: LinearTransformer) -> None:
+        require_example_model(model.spec, self.name, self.dim, 1)
+
+    def telling(self) -> NoisyRegression:
+        return self
+
+    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
+        return squared_errors(prediction, prompts)
 
     @property
     def most_prompts(self) -> int:
@@ -231,3 +214,83 @@ class NoisyRegression:
     def oracle(self, prompts: RegressionPrompts) -> Float[Tensor, "prompt query output"]:
         """The best possible prediction: ridge regression with the true noise level."""
         return (self.oracle_weights(prompts) * prompts.x_query).sum(-1)[:, None, None]
+
+    @property
+    def spectrum(self) -> tuple[float, ...]:
+        """Eigenvalues of C."""
+        return self.covariance or (1.0,) * self.dim
+
+    def tuning(self, prompts: RegressionPrompts, target: Float[Tensor, "prompt dim"] | None = None) -> TuningSet:
+        """What solvers are tuned on: to come close to ``target`` (None: the posterior mean of w)."""
+        covariance = None if self.covariance is None else torch.tensor(self.covariance, dtype=torch.float64)
+        return TuningSet(prompts.statistics, self.oracle_weights(prompts) if target is None else target, covariance)
+
+    def references(self, tuning: RegressionPrompts, depth: int, keys: str) -> References:
+        """Gradient descent, least squares and ridge of several kinds; ``tuned`` are the ``Baseline``s."""
+        baselines = regression_baselines(self.tuning(tuning), self.weight_std)
+
+        def predict(prompts: RegressionPrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+            weights = {b.name: b.weights(prompts.statistics) for b in baselines}
+            weights["oracle"] = self.oracle_weights(prompts)
+            return {name: (w * prompts.x_query).sum(-1, keepdim=True) for name, w in weights.items()}
+
+        labels = {b.name: b.label for b in baselines} | {"oracle": "ridge, true noise (optimal)"}
+        return References(labels=labels, predict=predict, tuned=baselines)
+
+    def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
+        quiet, single = Skipped("the task has no noise"), Skipped("the task has a single example")
+
+        def stretched(factors: Sequence[float]) -> NoisyRegression:
+            return replace(self, covariance=tuple(v * f for v, f in zip(self.spectrum, factors, strict=True)))
+
+        def all_inputs(factor: float) -> NoisyRegression:
+            return stretched((factor**2,) * self.dim)
+
+        louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else quiet
+        fewer = replace(self, context=self.context // 2) if self.context > 1 else single
+        out = {
+            "task": Variation(label="as trained", task=self),
+            "noise x2": Variation(label="twice the noise", task=louder),
+            "context x1/2": Variation(label="half the examples", task=fewer),
+            "context x2": Variation(label="twice the examples", task=replace(self, context=2 * self.context)),
+            "inputs x1/2": Variation(label="inputs half as large", task=all_inputs(0.5)),
+            "inputs x2": Variation(label="inputs twice as large", task=all_inputs(2.0)),
+            "one input x2": Variation(
+                label="inputs twice as large in one direction", task=stretched((4.0, *(1.0,) * (self.dim - 1)))
+            ),
+            "weights x3": Variation(
+                label="true weights three times as large", task=replace(self, weight_std=3 * self.weight_std)
+            ),
+        }
+        return out | {f"{v.axis} = {v.value:g}": v for v in self._grid()}
+
+    def _grid(self) -> Iterator[Variation]:
+        """Values of one property at a time, in order, from well below to well above those of the task."""
+
+        def entry(axis: str, label: str, value: float, trained: bool, **changes: Any) -> Variation:
+            return Variation(label=label, task=replace(self, **changes), axis=axis, value=value, trained=trained)
+
+        for n in sorted({max(1, round(self.context * factor)) for factor in CONTEXTS}):
+            yield entry("context", "number of examples", float(n), n == self.context, context=n)
+        low, high = min(self.noise.values), self.noise.largest
+        base = high or self.weight_std * math.sqrt(sum(self.spectrum))
+        for level in sorted({base * factor for factor in NOISES} | set(self.noise.values)):
+            inside = low <= level <= high if self.noise.kind == "uniform" else level in self.noise.values
+            law = NoiseLaw(kind="fixed", values=(level,))
+            yield entry("noise", "noise σ", level, inside, noise=law)
+        for f in SCALES:
+            scaled = tuple(f**2 * v for v in self.spectrum)
+            yield entry("scale", "size of the inputs", f, f == 1.0, covariance=scaled)
+        label = "unevenness of the inputs"
+        if self.dim == 1:
+            yield Variation(label=label, task=Skipped("there is a single input"), axis="covariance", value=1.0)
+            return
+        for k in CONDITIONS:
+            yield entry("covariance", label, k, k == 1.0, covariance=_uneven(self.spectrum, k))
+
+
+def _uneven(spectrum: Sequence[float], condition: float) -> tuple[float, ...]:
+    """The eigenvalues times factors from 1 to ``condition`` in geometric steps, rescaled to the same sum."""
+    factors = [condition ** (k / (len(spectrum) - 1)) for k in range(len(spectrum))]
+    moved = [v * f for v, f in zip(spectrum, factors, strict=True)]
+    return tuple(v * sum(spectrum) / sum(moved) for v in moved)

@@ -24,14 +24,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.errors import LayoutError, did_you_mean
-from interp.models.numbers import as_float, is_size
+from interp.models.numbers import as_float, is_number, is_size
+from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noisy_regression import NoiseLaw, require_counts
+from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.protocol import Prompts, References, Variation, Words, single_precision, squared_errors
+from interp.models.tasks.registry import register_task
+from interp.models.transformer import LinearTransformer
+from interp.solvers.line_descent import fit_descent
 
 __all__ = ["CHANNELS", "LeastSquares", "SimplePrompts", "SimpleRegression"]
 
 CHANNELS = (("1", 1), ("x", 1), ("y", 1))
+FACTORS = {"x": (0.125, 0.25, 0.5, 2.0, 4.0, 8.0), "y": (-1.0, 0.25, 4.0)}  # far outside of the task
+TUNING_SEED = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,23 +92,25 @@ class SimplePrompts:
 
     def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context 3"], Float[Tensor, "prompt 1 3"]]:
         """The arguments of the forward pass: context tokens (1, x_i, y_i) and the query token (1, u, 0)."""
-        require_simple_channels(spec)
+        _require_channels(spec)
         context = torch.stack([torch.ones_like(self.x), self.x, self.y], -1)
         query = torch.stack([torch.ones_like(self.x_query), self.x_query, torch.zeros_like(self.x_query)], -1)
         return context, query[:, None]
 
-    def rescaled(self, x: float = 1.0, y: float = 1.0) -> SimplePrompts:
-        """All inputs, the query too, times ``x``, and all labels times ``y``; theta and sigma follow."""
-        theta = torch.stack([self.theta[:, 0] * y, self.theta[:, 1] * y / x], -1)
-        return replace(
-            self, x=self.x * x, x_query=self.x_query * x, y=self.y * y, theta=theta, sigma=self.sigma * abs(y)
-        )
+    def rounded(self) -> SimplePrompts:
+        """The same prompts in numbers that single precision holds exactly."""
+        return replace(self, **single_precision({"x": self.x, "y": self.y, "x_query": self.x_query}))
+
+    def rows(self) -> Float[Tensor, "prompt token channel"]:
+        """(x, y) of every token, the query last."""
+        query = torch.stack([self.x_query, torch.zeros_like(self.x_query)], -1)
+        return torch.cat([torch.stack([self.x, self.y], -1), query[:, None]], 1)
 
     def __getitem__(self, index: slice | Tensor) -> SimplePrompts:
         return SimplePrompts(self.x[index], self.y[index], self.x_query[index], self.theta[index], self.sigma[index])
 
 
-def require_simple_channels(spec: ModelSpec) -> None:
+def _require_channels(spec: ModelSpec) -> None:
     if spec.tokens != CHANNELS:
         raise LayoutError(
             f"the model's channels are {dict(spec.tokens)}, but simple_regression makes tokens of "
@@ -109,15 +118,19 @@ def require_simple_channels(spec: ModelSpec) -> None:
         )
 
 
+@register_task
 @dataclass(frozen=True, kw_only=True)
 class SimpleRegression:
-    """The task. ``context`` is N; ``shift`` and ``spread`` are the laws of the inputs' mean and scale."""
+    """The task. ``context`` is N; ``shift`` and ``spread`` are the laws of the inputs' mean and scale. All x are then
+    multiplied by ``x_scale``, all y by ``y_scale``."""
 
     context: int
     noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.3,))  # noqa: RUF009 - frozen
     shift: float = 0.5
     spread: float = 0.5
     weight_std: float = 1.0
+    x_scale: float = 1.0
+    y_scale: float = 1.0
 
     name = "simple_regression"
 
@@ -130,10 +143,14 @@ class SimpleRegression:
             if not is_size(value) or (key == "weight_std" and value == 0):
                 least = "a positive number up to 1e150" if key == "weight_std" else "a number from 0 to 1e150"
                 raise LayoutError(f"task.{key} is {value!r}, expected {least}")
+        for key in ("x_scale", "y_scale"):
+            value = getattr(self, key)
+            if not is_number(value) or value == 0:
+                raise LayoutError(f"task.{key} is {value!r}, expected a number that is not 0")
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SimpleRegression:
-        known = ("name", "context", "noise", "shift", "spread", "weight_std")
+        known = ("name", "context", "noise", "shift", "spread", "weight_std", "x_scale", "y_scale")
         for key in fields:
             if key not in known:
                 raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
@@ -142,30 +159,93 @@ class SimpleRegression:
         given = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
         if "noise" in given:
             given["noise"] = NoiseLaw.from_dict(given["noise"])
-        for key in ("shift", "spread", "weight_std"):
+        for key in known[3:]:
             if key in given:
                 given[key] = as_float(given[key])
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "context": self.context,
-            "noise": self.noise.to_dict(),
-            "shift": self.shift,
-            "spread": self.spread,
-            "weight_std": self.weight_std,
-        }
+        fields = {key: getattr(self, key) for key in ("context", "shift", "spread", "weight_std")}
+        scales = {key: getattr(self, key) for key in ("x_scale", "y_scale") if getattr(self, key) != 1.0}
+        return {"name": self.name, "noise": self.noise.to_dict(), **fields, **scales}
 
-    def require_model(self, spec: ModelSpec, tokens: int | None = None) -> None:
-        """Raise LayoutError when the tokens of a model, or the ``tokens`` its flat read-out has weights for, are not
-        those of this task."""
-        require_simple_channels(spec)
-        if tokens is not None and tokens != self.context + 1:
+    @property
+    def words(self) -> Words:
+        noise = f" The size σ of the noise on y {self.noise.words}." if self.noise.words else ""
+        return Words(
+            asked=f"To predict what the least-squares line through {self.context} examples (x, y) in the prompt says "
+            "at a new x; x and y are single numbers. The line, and where and how wide the x lie, are drawn anew for "
+            f"every prompt.{noise}"
+        )
+
+    def fits(self, model: LinearTransformer) -> None:
+        spec = model.spec
+        _require_channels(spec)
+        if spec.attention.keys == "causal":
+            raise LayoutError(f"attention.keys is 'causal', expected 'context' or 'all' for {self.name}")
+        if spec.readout.channel != "y":
+            raise LayoutError(f"readout.channel is {spec.readout.channel!r}, expected 'y', the label of {self.name}")
+        tokens = len(model.tensors["readout.weight"]) if spec.readout.flat else self.context + 1
+        if tokens != self.context + 1:
             raise LayoutError(
                 f"readout.weight has {tokens} rows, expected {self.context + 1}: task.context is {self.context}, and "
                 "the query is one more token"
             )
+
+    def telling(self) -> SimpleRegression:
+        return self
+
+    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
+        return squared_errors(prediction, prompts)
+
+    def oracle(self, prompts: SimplePrompts) -> Float[Tensor, "prompt query output"]:
+        """Least squares, which is the target itself."""
+        return prompts.target
+
+    def references(self, tuning: SimplePrompts, depth: int, keys: str) -> References:
+        """The mean label, two preconditioned gradient steps, and least squares itself."""
+        (tuned,) = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, ("preconditioned-gd",))
+
+        def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+            line = prompts.least_squares()
+            values = {
+                "null": torch.zeros_like(line.prediction),
+                "mean": line.mean_y,
+                "preconditioned-gd-2": tuned.predict(prompts),
+                "oracle": line.prediction,
+            }
+            return {name: value[:, None] for name, value in values.items()}
+
+        labels = {
+            "null": "predicting zero",
+            "mean": "the mean label of the prompt",
+            "preconditioned-gd-2": "two preconditioned gradient steps, tuned to the task",
+            "oracle": "least squares, the target",
+        }
+        return References(labels=labels, predict=predict)
+
+    def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
+        fixed = Skipped("the read-out has weights for just so many")
+        fewer = replace(self, context=self.context // 2) if self.context > 3 else Skipped("two points make a line")
+        louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else Skipped("it has no noise")
+        shifted = replace(self, shift=2 * self.shift) if self.shift > 0 else Skipped("the means of x are 0")
+        uneven = replace(self, spread=2 * self.spread) if self.spread > 0 else Skipped("x has one scale")
+        more: SimpleRegression | Skipped = fixed if fixed_context else replace(self, context=2 * self.context)
+        out = {
+            "task": Variation(label="as trained", task=self),
+            "noise x2": Variation(label="twice the noise", task=louder),
+            "context x1/2": Variation(label="half the examples", task=fixed if fixed_context else fewer),
+            "context x2": Variation(label="twice the examples", task=more),
+            "shift x2": Variation(label="means of x twice as far from 0", task=shifted),
+            "spread x2": Variation(label="scales of x twice as uneven", task=uneven),
+            "weights x2": Variation(label="lines twice as steep", task=replace(self, weight_std=2 * self.weight_std)),
+        }
+        for axis, factors in FACTORS.items():
+            for factor in factors:
+                task = replace(self, **{f"{axis}_scale": factor * getattr(self, f"{axis}_scale")})
+                label = f"all {axis} times a factor"
+                out[f"{axis} = {factor:g}"] = Variation(label=label, task=task, axis=axis, value=factor)
+        return out
 
     @property
     def most_prompts(self) -> int:
@@ -186,4 +266,11 @@ class SimpleRegression:
         x = mean + scale * normal(count, self.context + 1)
         x, x_query = x[:, :-1], x[:, -1]
         y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * normal(count, self.context)
-        return SimplePrompts(x=x, y=y, x_query=x_query, theta=theta, sigma=sigma)
+        theta = torch.stack([theta[:, 0] * self.y_scale, theta[:, 1] * self.y_scale / self.x_scale], -1)
+        return SimplePrompts(
+            x=x * self.x_scale,
+            y=y * self.y_scale,
+            x_query=x_query * self.x_scale,
+            theta=theta,
+            sigma=sigma * abs(self.y_scale),
+        )

@@ -74,7 +74,7 @@ class _Kept:
 def _batch(recipe: CompletionRecipe, count: int, seed: int, step: int) -> _Batch:
     own = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])
     drawn, weight = spread_prompts(recipe.task, count, own)
-    tokens = torch.cat(drawn.tokens(recipe.spec), 1)
+    tokens = torch.cat(drawn.inputs(recipe.spec), 1)
     return _Batch(tokens.float(), drawn.context, drawn.D.float(), weight.float())
 
 

@@ -28,7 +28,7 @@ from typing import Any
 from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.numbers import is_count
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, SimpleRegression, task_from_dict
+from interp.models.tasks import LinearDynamics, MatrixCompletion, NoisyRegression, SimpleRegression, task_of
 from interp.models.training.completion_recipe import CompletionRecipe
 from interp.models.training.embedded_recipe import EmbeddedRecipe
 from interp.models.training.fields import model_field, parts, require_counts, require_name, require_seed, table
@@ -139,7 +139,7 @@ class Recipe:
     def from_dict(cls, fields: Mapping[str, Any]) -> Recipe:
         """Read a parsed recipe; what is unknown, missing or contradicts itself is a LayoutError."""
         fields = parts(fields)
-        task = task_from_dict(fields["task"])
+        task = task_of(fields["task"])
         canonical = ["tokens", "attention", "residual", "readout"]
         model = table(fields["model"], "model", ["parametrisation", "layers", "heads", *canonical])
         model_field(model, "parametrisation", "layers")

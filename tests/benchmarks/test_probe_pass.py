@@ -19,7 +19,7 @@ import torch
 from interp.checkpoints.opening import open_checkpoint
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.probes.across import batteries, gather
 from interp.probes.activations import Reader, stream
 from interp.probes.targets import KINDS, default_targets
@@ -50,7 +50,7 @@ def test_memory_does_not_grow_with_the_number_of_prompts():
 
 def test_cost_beside_the_forward_passes(benchmark):
     model = open_checkpoint("zoo:full-l4-u5").model.to(torch.float64)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     chunks = list(stream(task, PROMPTS, 0, CHUNK))
     reader, wanted = Reader(model, KINDS, (None,)), batteries(task, default_targets(task.name), (None,))
     layers, hooked = head_layers(model, task.context), HookedLinearTransformer(model)
@@ -65,7 +65,7 @@ def test_cost_beside_the_forward_passes(benchmark):
 
     def hooked_path() -> None:
         for prompts in chunks:
-            hooked(*prompts.tokens(model.spec))
+            hooked(*prompts.inputs(model.spec))
 
     rounds = [[seconds(run) for run in (probing, gram_path, hooked_path)] for _ in range(ROUNDS)]
     for name, ratio in (

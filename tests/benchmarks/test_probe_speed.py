@@ -16,7 +16,7 @@ import torch
 
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.intervals import score
 from interp.probes.moments import Moments, group_of

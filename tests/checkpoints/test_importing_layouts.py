@@ -19,7 +19,7 @@ from interp.checkpoints.zoo import zoo_names, zoo_path
 from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import any_task_from_dict, task_from_dict
+from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
 
 SPEC = """
@@ -70,7 +70,7 @@ def test_spin_glass_by_its_own_formula(tmp_path: Path, dtype: torch.dtype) -> No
     assert (opened.layout, opened.dtype, opened.model.Q.dtype) == ("spin-glass", str(dtype)[6:], dtype)
     assert any("assumed" in note and "--spec" in note for note in opened.notes)
     model = opened.model.to(torch.float64)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     assert (task.dim, task.context, task.weight_std) == (3, 100, pytest.approx(3**-0.5))
     prompts = task.sample(5, seed=1)
     grams = prompts.grams(model.spec)
@@ -90,7 +90,7 @@ def test_ahn_by_its_own_formula(tmp_path: Path) -> None:
     assert opened.layout == "ahn"
     model = opened.model
     assert (model.layers, model.heads, dict(model.spec.tokens)) == (3, 2, {"x": 4, "y": 1})
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     prompts = task.sample(4, seed=1)
     grams = prompts.grams(model.spec)
     ours = forward(head_layers(model, task.context), grams.gram, grams.query).queries[-1][:, 0, -1]
@@ -284,7 +284,7 @@ def test_a_spec_sets_the_task_of_a_detected_layout(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(TASK)
     opened = open_checkpoint(save(tmp_path / "m", W=random(3, 3)), str(tmp_path / "task.toml"))
     assert opened.layout == "spin-glass"
-    assert task_from_dict(opened.model.spec.task).context == 7
+    assert task_of(opened.model.spec.task).context == 7
 
 
 def test_a_canonical_file_states_its_own_layout(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_zoo_models_open(tmp_path: Path) -> None:
         opened = open_checkpoint(f"zoo:{name}")
         assert (opened.name, opened.layout) == (f"zoo:{name}", "canonical")
         opened.model.require_finite()
-        any_task_from_dict(opened.model.spec.task)
+        task_of(opened.model.spec.task)
         found = inspect_checkpoint(f"zoo:{name}")
         most = 400_000 if opened.model.spec.attention.keys == "causal" else 100_000  # those have tokens of 40 numbers
         assert found.sha256 == opened.sha256 and found.size < most

@@ -9,7 +9,7 @@ import torch
 
 from interp.checkpoints.opening import open_checkpoint
 from interp.models.gram import forward, head_layers
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 
 FOLDER = Path(__file__).parents[3] / "shared" / "checkpoints" / "spin-glass"
 PROMPTS = 40_000
@@ -25,7 +25,7 @@ def test_fresh_loss_is_that_of_the_authors(name: str, expected: float, tolerance
     opened = open_checkpoint(str(FOLDER / name))
     assert (opened.layout, opened.dtype) == ("spin-glass", "float32")
     model = opened.model.require_finite().to(torch.float64)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     prompts = task.sample(PROMPTS, seed=0)
     grams = prompts.grams(model.spec)
     output = forward(head_layers(model, task.context), grams.gram, grams.query).queries[-1]

@@ -19,7 +19,7 @@ from interp.checkpoints.zoo import zoo_names
 from interp.models.causal import causal_passage, causal_prediction
 from interp.models.embedded import run_model
 from interp.models.gram import forward, head_layers
-from interp.models.tasks import CompletionPrompts, DynamicsPrompts, SimplePrompts, any_task_from_dict
+from interp.models.tasks import CompletionPrompts, DynamicsPrompts, SimplePrompts, task_of
 from interp.models.transformer import LinearTransformer
 
 Run = Callable[..., Any]
@@ -101,7 +101,7 @@ def test_zoo_models_are_reproduced_with_the_fidelity_of_the_certificate(
     for entry in document["certificate"]["disagreements"][:4]:
         if entry["skipped"] is not None:
             continue
-        drawn = any_task_from_dict(entry["task"]).sample(400, 123_456)  # prompts that nobody has seen
+        drawn = task_of(entry["task"]).sample(400, 123_456)  # prompts that nobody has seen
         arguments, expected = asked(model, drawn)
         network = expected.numpy()
         found = predictions(bare_python, path, *(value.numpy() for value in arguments))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from interp.checkpoints.opening import open_checkpoint
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
 
 FEW = "128"
@@ -26,7 +26,7 @@ def test_unroll_follows_the_recursion(call: Run, tiny: str, model: LinearTransfo
     assert (ended.code, ended.err) == (0, "")
     found = json.loads(ended.out)
     assert found["schema"] == "interp-probe-unroll/1" and (found["prompts"], found["seed"]) == (2, 3)
-    prompts = task_from_dict(model.spec.task).sample(2, 3)
+    prompts = task_of(model.spec.task).sample(2, 3)
     for i in range(2):
         tokens = np.concatenate([prompts.x[i].numpy(), prompts.y[i].numpy()[:, None]], axis=1)
         M, u, w, a = np.eye(3), np.zeros(3), np.zeros(3), 1.0

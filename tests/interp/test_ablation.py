@@ -12,7 +12,7 @@ import torch
 from interp.evidence.ablation import NAMES, Full, KeptOmegas, compensated, heavy_sample, omega_effects, refitted
 from interp.models.gram import forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.training.objective import adjusted_losses, linearise, loss
 from interp.results import OmegaEffect, OmegaEffects
 
@@ -28,7 +28,7 @@ def effects(
     omega: list[list[float]], spec: ModelSpec, prompts: int, kept: torch.Tensor = TWO_LAYERS, seed: int = 0
 ) -> OmegaEffects:
     table = torch.tensor(omega, dtype=torch.float64)
-    return omega_effects("diag", table, kept, task_from_dict(spec.task), spec, 1.0, prompts, seed)
+    return omega_effects("diag", table, kept, task_of(spec.task), spec, 1.0, prompts, seed)
 
 
 def effect(found: OmegaEffects, coefficient: str, layer: int | None = None) -> OmegaEffect:
@@ -105,7 +105,7 @@ def test_without_omega_yx_nothing_is_predicted() -> None:
     spec = spec_for(3, 8, {"uniform": [0, 2]})
     found = effects([[0.0, 0.0, -0.1, 0.0]], spec, 512, kept=torch.tensor([[False, False, True, False]]))
     (cut,) = found.effects
-    task = task_from_dict(spec.task)
+    task = task_of(spec.task)
     oracle = task.oracle_weights(task.sample(20_000, 5)).square().sum(1)
     assert found.excess is not None and cut.zeroed is not None and cut.zeroed_stderr is not None
     expected, error = float(oracle.mean()), float(oracle.std()) / 20_000**0.5
@@ -143,7 +143,7 @@ def test_kept_omegas_hold_the_others_at_zero() -> None:
     table = -0.02 * torch.rand(3, 4, generator=generator, dtype=torch.float64)
     kept = torch.randint(2, (3, 4), generator=generator).to(torch.float64)
     spec = spec_for(3, 8, {"uniform": [0, 2]})
-    sample = heavy_sample(task_from_dict(spec.task), spec, 64, 3)
+    sample = heavy_sample(task_of(spec.task), spec, 64, 3)
     everything, family = KeptOmegas(torch.ones_like(kept), 3, 1.0, 1.0), KeptOmegas(kept, 3, 1.0, 1.0)
     torch.testing.assert_close(
         adjusted_losses(family, table, sample), adjusted_losses(everything, table * kept, sample), rtol=0, atol=0
@@ -164,7 +164,7 @@ def test_the_other_coefficients_make_up_for_a_small_lost_one() -> None:
     """To second order: the loss of the compensated start is that of the refit, where zeroing alone costs far more."""
     spec = spec_for(10, 20, {"choice": [1, 3]})
     table = torch.tensor(REFERENCES[0][1], dtype=torch.float64)
-    sample = heavy_sample(task_from_dict(spec.task), spec, 1024, 0)
+    sample = heavy_sample(task_of(spec.task), spec, 1024, 0)
     family = KeptOmegas(TWO_LAYERS.to(torch.float64), 10, 1.0, 1.0)
     full = Full(family, table, sample, linearise(family, table, sample))
     cut = family.without(("yy",), 1)
@@ -175,7 +175,7 @@ def test_the_other_coefficients_make_up_for_a_small_lost_one() -> None:
 
 def test_heavy_prompts_are_drawn_more_often_and_weighted_back() -> None:
     spec = spec_for(4, 8, {"uniform": [0, 3]})
-    task = task_from_dict(spec.task)
+    task = task_of(spec.task)
     sample = heavy_sample(task, spec, 4096, 0)
     plain = task.sample(40_000, 9).grams(spec).gram.square().sum((-1, -2))
     heavy = sample.gram.square().sum((-1, -2))
@@ -192,7 +192,7 @@ def test_heavy_prompts_are_drawn_more_often_and_weighted_back() -> None:
 
 def test_a_sample_is_repeatable_and_of_the_asked_size() -> None:
     spec = spec_for(3, 6, {"fixed": 1.0}, attention={"keys": "all"})
-    task = task_from_dict(spec.task)
+    task = task_of(spec.task)
     first, second = heavy_sample(task, spec, 200, 7), heavy_sample(task, spec, 200, 7)
     assert first.count == 200 and not first.closed_form
     assert torch.equal(first.gram, second.gram) and torch.equal(first.weight, second.weight)

@@ -10,7 +10,7 @@ from torch import Tensor
 from interp.evidence.adaptation import Passage, effective_steps, label_shrinkage, residual_energy
 from interp.models.gram import HeadLayers, LayerMaps, forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts, task_from_dict
+from interp.models.tasks import RegressionPrompts, task_of
 from interp.results import Adaptation
 from interp.solvers.statistics import RegressionStatistics
 from interp.stats.averages import quantile_bins
@@ -27,7 +27,7 @@ def through(layers: LayerMaps, drawn: RegressionPrompts, spec: ModelSpec) -> Pas
 
 
 def sample(spec: ModelSpec, count: int, seed: int = 0) -> tuple[RegressionPrompts, RegressionStatistics]:
-    drawn = task_from_dict(spec.task).sample(count, seed)
+    drawn = task_of(spec.task).sample(count, seed)
     return drawn, RegressionStatistics.from_data(drawn.x, drawn.y)
 
 

@@ -10,7 +10,7 @@ import torch
 from planting import block_scalar_heads, random_dense, spec_for
 
 from interp.evidence.behaviour import describe_behaviour, implicit_weights
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import Behaviour, Match
 from interp.results.plain_data import from_plain, to_plain
@@ -49,7 +49,7 @@ def test_gradient_descent_is_matched_layer_by_layer_at_its_own_step() -> None:
         assert entry.similarity == pytest.approx(1.0, abs=1e-4)
     assert gd.sensitivity == pytest.approx(0.0, abs=1e-5)  # the query is no key: dp/dx is w
     for shift in found.shifts:
-        assert shift.disagreement["gd"] == pytest.approx(0.0, abs=1e-4) or shift.name == "context-double", shift
+        assert shift.disagreement["gd"] == pytest.approx(0.0, abs=1e-4) or shift.name == "context x2", shift
     assert found.closest == "gd" and "momentum" in found.alike  # momentum 0 is gradient descent
     away = {m.solver: m.distance for m in found.matches if m.layer == 1 and m.solver in ("cg", "newton-schulz")}
     assert all(distance is not None and distance > 0.02 for distance in away.values())

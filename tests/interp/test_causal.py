@@ -9,7 +9,7 @@ from interp.checkpoints.opening import open_checkpoint
 from interp.evidence.interventions import causal_checks
 from interp.models.constructions import gradient_step
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, NoisyRegression, task_from_dict
+from interp.models.tasks import LinearDynamics, NoisyRegression, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.targets import find_targets
 from interp.reports.document import dumps
@@ -20,12 +20,12 @@ TASK = {"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"uniform":
 def regression(size: float = 0.1, **fields: object) -> tuple[LinearTransformer, NoisyRegression]:
     spec = ModelSpec.from_dict({"tokens": [["x", 3], ["y", 1]], "task": {**TASK, **fields}})
     P, Q = size * torch.randn(2, 2, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return LinearTransformer(spec=spec, P=P, Q=Q), task_from_dict(spec.task)
+    return LinearTransformer(spec=spec, P=P, Q=Q), task_of(spec.task)
 
 
 def test_a_trained_model_passes_both_checks() -> None:
     model = open_checkpoint("zoo:one-step-1000-tasks").model.to(torch.float64)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     targets = find_targets(task.name, ["w", "label"])
     moved, erased, notes = causal_checks(model, task, targets, (0, 1), (None,), 300, 0)
     assert [(row.layer, row.kind) for row in moved] == [(1, "weights"), (1, "state")]

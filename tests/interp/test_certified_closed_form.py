@@ -8,9 +8,9 @@ import torch
 from planting_simple import linear_steps, random_network, regauged
 
 from interp.certificate import certify, recognize
-from interp.evidence.certified_closed_form import simple_variations
 from interp.models.closed_form import closed_form
 from interp.models.embedded import run_model
+from interp.models.skipped import Skipped
 from interp.models.tasks import SimpleRegression
 from interp.models.transformer import LinearTransformer
 from interp.reports.emission import emitted
@@ -56,11 +56,11 @@ def test_what_is_not_recognized_is_not_certified() -> None:
 
 
 def test_variations_are_what_they_are_called() -> None:
-    made = {name: kind for name, (_, kind) in simple_variations(TASK, fixed=False).items()}
+    made = {name: v.task for name, v in TASK.variations().items()}
     kinds = {name: kind for name, kind in made.items() if isinstance(kind, SimpleRegression)}
     assert kinds.keys() == made.keys() and kinds["task"] == TASK
     assert (kinds["context x1/2"].context, kinds["context x2"].context) == (6, 24)
     assert (kinds["shift x2"].shift, kinds["spread x2"].spread, kinds["weights x2"].weight_std) == (1.0, 1.0, 2.0)
     assert kinds["noise x2"].noise.values == (0.6,)
-    tied = simple_variations(TASK, fixed=True)
-    assert [name for name, (_, kind) in tied.items() if isinstance(kind, str)] == ["context x1/2", "context x2"]
+    tied = TASK.variations(fixed_context=True)
+    assert [name for name, v in tied.items() if isinstance(v.task, Skipped)] == ["context x1/2", "context x2"]

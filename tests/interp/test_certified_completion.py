@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from interp.certificate import certify, recognize
-from interp.evidence.certified_context import completion_variations
 from interp.models.gram import forward, head_layers
+from interp.models.skipped import Skipped
 from interp.models.tasks import MatrixCompletion
 from interp.reports.emission import emitted
 from interp.results import RecoveredCompletion
@@ -44,7 +44,7 @@ def test_planted_eagle_is_emitted(regime: str) -> None:
 
 def test_variations_are_what_they_are_called() -> None:
     task = MatrixCompletion.from_dict({"dim": 4, "context": 6, "spectrum": [1.0, 0.5, 0.25], "noise": 0.1})
-    made = {name: kind for name, (_, kind) in completion_variations(task).items()}
+    made = {name: v.task for name, v in task.variations().items()}
     kinds = {name: kind for name, kind in made.items() if isinstance(kind, MatrixCompletion)}
     assert kinds["task"] == task and kinds.keys() == made.keys()
     assert kinds["noise x2"].noise.values == (0.2,)
@@ -55,4 +55,4 @@ def test_variations_are_what_they_are_called() -> None:
         assert len(kinds[name].spectrum) == rank
         assert size[name] == pytest.approx(size["task"], rel=0.15)  # rank 1 has heavy tails
     kernel = MatrixCompletion.from_dict({"dim": 4, "context": 4, "kernel": {"name": "rbf"}})
-    assert [name for name, (_, kind) in completion_variations(kernel).items() if not isinstance(kind, str)] == ["task"]
+    assert [name for name, v in kernel.variations().items() if not isinstance(v.task, Skipped)] == ["task"]

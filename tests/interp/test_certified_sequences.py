@@ -8,10 +8,11 @@ import torch
 from planting_channels import planted, scrambled
 
 from interp.certificate import certify, recognize
-from interp.evidence.certified_sequences import predict_by_maps, sequence_variations
+from interp.evidence.certified_sequences import predict_by_maps
 from interp.families.channel_heads import BlockHeads
 from interp.models.causal import causal_passage, causal_prediction
 from interp.models.constructions import gradient_step
+from interp.models.skipped import Skipped
 from interp.models.tasks import LinearDynamics
 from interp.models.transformer import LinearTransformer
 from interp.reports.emission import emitted
@@ -69,7 +70,7 @@ def test_maps_predict_what_their_heads_do() -> None:
 
 def test_variations_are_what_they_are_called() -> None:
     task = LinearDynamics(dim=2, context=9, dynamics="fixed", teacher=4)
-    made = {name: kind for name, (_, kind) in sequence_variations(task).items()}
+    made = {name: v.task for name, v in task.variations().items()}
     kinds = {name: kind for name, kind in made.items() if isinstance(kind, LinearDynamics)}
     assert kinds.keys() == made.keys() and kinds["task"] == task
     assert kinds["noise x2"].noise.values == (0.02,)
@@ -79,5 +80,5 @@ def test_variations_are_what_they_are_called() -> None:
         "orthogonal",
         "contracting",
     ]
-    short = sequence_variations(LinearDynamics(dim=2, context=1))
-    assert isinstance(short["length x1/2"][1], str) and "dynamics orthogonal" not in short
+    short = LinearDynamics(dim=2, context=1).variations()
+    assert isinstance(short["length x1/2"].task, Skipped) and "dynamics orthogonal" not in short

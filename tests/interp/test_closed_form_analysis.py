@@ -20,7 +20,6 @@ from planting_simple import (
 
 from interp.analysis import analyse
 from interp.evidence.anatomy import directions, divisions, head_roles, rows_of, slots
-from interp.families.gradient_methods import fit_rivals
 from interp.identify.identification import Score
 from interp.identify.simple_identification import _left
 from interp.identify.simple_verdict import Scored
@@ -29,6 +28,7 @@ from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import SimpleRegression
 from interp.results import Analysis
+from interp.solvers.line_descent import fit_descent
 
 TASK = SimpleRegression(context=12)
 FEW = 512  # prompts: enough for the evidence, and quick
@@ -38,8 +38,8 @@ FEW = 512  # prompts: enough for the evidence, and quick
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses on few prompts, gradient methods from one start: no verdict here hangs on more."""
     monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
-    monkeypatch.setattr("interp.families.gradient_methods.STARTS", 1)
-    monkeypatch.setattr("interp.families.gradient_methods.EVALUATIONS", 40)
+    monkeypatch.setattr("interp.solvers.line_descent.STARTS", 1)
+    monkeypatch.setattr("interp.solvers.line_descent.EVALUATIONS", 40)
 
 
 def analysed(model: Any, seed: int = 0) -> Analysis:
@@ -178,7 +178,7 @@ def test_fitted_gradient_methods_recover_planted_ones_exactly() -> None:
     drawn, fresh = TASK.sample(500, 0), TASK.sample(500, 1)
     model = linear_steps(TASK, (0.15, 0.1))
     network = [run_model(model, *p.inputs(model.spec)).prediction for p in (drawn, fresh)]
-    for rival in fit_rivals(drawn, "context", network[0], 2, 0):
+    for rival in fit_descent(drawn, "context", network[0], 2, 0):
         error = float((rival.predict(fresh) - network[1]).square().sum() / network[1].square().sum())
         assert error < 1e-6, rival.name  # all contain gd; 40 evaluations leave the larger ones at 1e-8
 

@@ -56,6 +56,6 @@ def test_what_ships_says_how_it_was_made_and_meets_its_claims() -> None:
 def test_seeds_are_judged_like_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interp.papers.closed_form.SEED_PROMPTS", 512)
     monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
-    monkeypatch.setattr("interp.families.gradient_methods.STARTS", 1)
+    monkeypatch.setattr("interp.solvers.line_descent.STARTS", 1)
     (row,) = seed_rows([closed_form(SimpleRegression(context=10))], "construction")
     assert row["verdict"] == "closed-form" and row["failed"] == [] and row["start"] == "construction"

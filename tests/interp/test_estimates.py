@@ -12,11 +12,11 @@ from interp.families.omegas import BasisFamily
 from interp.identify.estimates import Prompts, least_squares, output_estimate, predict, refit, sensitivities
 from interp.models.gram import head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 
 
 def on_prompts(model, count, seed):
-    grams = task_from_dict(model.spec.task).sample(count, seed).grams(model.spec)
+    grams = task_of(model.spec.task).sample(count, seed).grams(model.spec)
     return head_layers(model, grams.context), Prompts(grams.gram, grams.query, (model.spec.width - 1,), -1)
 
 

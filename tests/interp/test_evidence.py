@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.evidence.implicit_weights import classical_panel, implicit_models, tuned_baselines
+from interp.evidence.implicit_weights import implicit_models
 from interp.identify.losses import Panel, affordable_prompts, labels_of, solves_task, squared_errors, summarise
 from interp.models.gram import forward, head_layers
-from interp.models.tasks import RegressionPrompts, task_from_dict
+from interp.models.tasks import RegressionPrompts, task_of
 from interp.models.transformer import LinearTransformer
 from interp.results import ImplicitModel
 from interp.solvers import RegressionStatistics
 from interp.solvers.baselines import Baseline
 
 DIM, CONTEXT, STEP = 3, 8, 0.05
-TASK = task_from_dict(planting.spec_for(DIM, CONTEXT, noise=1.0).task)
+TASK = task_of(planting.spec_for(DIM, CONTEXT, noise=1.0).task)
 
 
 def gd_network(layers: int, sign: int = -1) -> LinearTransformer:
@@ -148,8 +148,8 @@ def test_a_loss_that_overflows_is_none() -> None:
 
 def test_the_classical_panel_predicts_with_the_baselines_and_the_oracle() -> None:
     prompts = TASK.sample(30, 5)
-    baselines = tuned_baselines(TASK, 256, seed=1)
-    found = classical_panel(TASK, baselines)
+    found = TASK.references(TASK.sample(256, 1), 2, "context")
+    baselines = found.tuned
     predicted = found.predict(prompts)
     assert set(found.labels) == set(predicted) == {b.name for b in baselines} | {"oracle"}
     assert bool((predicted["null"] == 0).all())

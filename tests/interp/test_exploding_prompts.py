@@ -14,7 +14,7 @@ from interp.analysis import analyse
 from interp.identify.estimates import Prompts, Sensitivities, bounded_weights, sensitivities
 from interp.identify.identification import Score, bootstrap_fidelity
 from interp.models.gram import HeadLayers, head_layers
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 
 PROMPTS = 512
 
@@ -42,7 +42,7 @@ def test_the_fidelity_is_not_that_of_one_prompt_on_which_the_network_explodes(ex
 
 def small_network(count: int) -> tuple[HeadLayers, Prompts]:
     model = planting.random_planted(11, layers=2, subset=planting.OMEGAS, largest=4).model
-    grams = task_from_dict(model.spec.task).sample(count, 1).grams(model.spec)
+    grams = task_of(model.spec.task).sample(count, 1).grams(model.spec)
     return head_layers(model, grams.context), Prompts(grams.gram, grams.query, (model.spec.width - 1,), -1)
 
 

@@ -132,11 +132,11 @@ def test_two_gauges_of_one_network_align_to_nothing(write: Write) -> None:
 def test_dead_cells_do_not_move_the_prediction_and_live_ones_do(write: Write) -> None:
     """Against the network itself: every cell is changed in turn."""
     from interp.models.gram import forward, head_layers
-    from interp.models.tasks import task_from_dict
+    from interp.models.tasks import task_of
 
     model = scrambled(4)
     entry = only(write(model))
-    grams = task_from_dict(TASK).sample(3, 9).grams(SPEC)
+    grams = task_of(TASK).sample(3, 9).grams(SPEC)
 
     def predict(changed: LinearTransformer) -> torch.Tensor:
         return forward(head_layers(changed, 8), grams.gram, grams.query).queries[-1][..., 3]

@@ -11,14 +11,14 @@ from interp.algebra.gauge import LiveCoordinates, live_coordinates, project, reg
 from interp.models.errors import LayoutError
 from interp.models.gram import HeadLayers, adjoint, forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 
 DIM, LAYERS = 3, 3
 
 
 def setting(seed=0):
     model = planting.random_dense(seed, LAYERS, DIM, size=0.5)
-    grams = task_from_dict(model.spec.task).sample(32, seed).grams(model.spec)
+    grams = task_of(model.spec.task).sample(32, seed).grams(model.spec)
     network = head_layers(model, grams.context)
     return model, grams, network, live_coordinates(network, grams.gram, grams.query, [DIM])
 
@@ -159,7 +159,7 @@ def test_dead_coordinates_are_dead_and_live_ones_are_not():
 
 def test_one_layer_reads_nothing_from_the_label_of_the_query():
     model = planting.random_dense(1, 1, DIM)
-    grams = task_from_dict(model.spec.task).sample(16, 0).grams(model.spec)
+    grams = task_of(model.spec.task).sample(16, 0).grams(model.spec)
     live = live_coordinates(head_layers(model, grams.context), grams.gram, grams.query, [DIM])
     expected = torch.zeros(DIM + 1, DIM + 1, dtype=torch.bool)
     expected[DIM, :DIM] = True
@@ -210,7 +210,7 @@ def test_heads_that_cancel_leave_dead_coordinates_dead():
     """Without omega_yx only the labels' own update is left; what six scrambled heads leave beside it is rounding."""
     model = planting.random_planted(22, subset=("xx",)).model
     dim = model.spec.width - 1
-    grams = task_from_dict(model.spec.task).sample(64, 0).grams(model.spec)
+    grams = task_of(model.spec.task).sample(64, 0).grams(model.spec)
     live = live_coordinates(head_layers(model, grams.context), grams.gram, grams.query, [dim])
     expected = torch.zeros(dim + 1, dim + 1, dtype=torch.bool)
     expected[dim, :dim] = True  # the query's label could come from its x, in any layer
@@ -220,7 +220,7 @@ def test_heads_that_cancel_leave_dead_coordinates_dead():
 def test_a_divergent_prompt_hides_no_coordinate():
     model = planting.random_planted(0, layers=2, subset=planting.OMEGAS, largest=4).model
     dim = model.spec.width - 1
-    grams = task_from_dict(model.spec.task).sample(32, 0).grams(model.spec)
+    grams = task_of(model.spec.task).sample(32, 0).grams(model.spec)
     network = head_layers(model, grams.context)
     usual = live_coordinates(network, grams.gram, grams.query, [dim])
     gram, query = grams.gram.clone(), grams.query.clone()

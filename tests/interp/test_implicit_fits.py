@@ -9,7 +9,7 @@ import torch
 from planting import block_scalar_heads, spec_for
 
 from interp.evidence.implicit_fits import implicit_fits
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import ImplicitFit
 

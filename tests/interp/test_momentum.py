@@ -13,7 +13,7 @@ from interp.algebra.unrolling import ImplicitState, implicit_states
 from interp.evidence.adaptation import gradient
 from interp.evidence.momentum import increments, momentum_fits
 from interp.models.gram import forward, head_layers
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.results import Momentum
 from interp.solvers import heavy_ball
 from interp.solvers.statistics import RegressionStatistics
@@ -22,7 +22,7 @@ DIM = 4
 
 
 def statistics(count: int, seed: int) -> RegressionStatistics:
-    drawn = task_from_dict(planting.spec_for(DIM, 9, 2.0).task).sample(count, seed)
+    drawn = task_of(planting.spec_for(DIM, 9, 2.0).task).sample(count, seed)
     return RegressionStatistics.from_data(drawn.x, drawn.y)
 
 
@@ -131,7 +131,7 @@ def test_a_network_that_stands_still_has_no_figures() -> None:
 
 
 def _of_network(model: planting.LinearTransformer) -> tuple[Momentum, ...]:
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     halves = []
     for seed in (1, 2):
         drawn = task.sample(200, seed)

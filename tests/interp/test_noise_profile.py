@@ -11,7 +11,7 @@ import torch
 
 from interp.evidence.noise_profile import noise_levels, noise_profile, readout_weights
 from interp.models.gram import forward, head_layers
-from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts, task_from_dict
+from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts, task_of
 from interp.results import NoiseProfile, ProfileSeries
 from interp.solvers.baselines import Baseline
 from interp.solvers.ridge import ConstRR
@@ -20,7 +20,7 @@ BASELINES = (Baseline("ols", "least squares", ConstRR(penalty=0.0).weights),)
 
 
 def profile(model: planting.LinearTransformer, prompts: int, seed: int = 0) -> NoiseProfile:
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     layers = head_layers(model, task.context)
 
     def draw(law: NoisyRegression) -> RegressionPrompts:
@@ -62,7 +62,7 @@ def test_a_profile_is_the_mean_distance_to_ridge_with_the_true_noise() -> None:
     """Every figure, from one prompt at a time: one gradient step, least squares, and the posterior mean."""
     eta, prompts = 0.03, 12
     model = one_step(eta, 3, 7)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     found = profile(model, prompts, seed=4)
     assert found.prompts == (prompts,) * 13 and found.trained == (0.0, 5.0) and found.levels is None
     for column, sigma in enumerate(found.sigma):
@@ -91,7 +91,7 @@ def test_the_excess_is_what_the_loss_exceeds_the_oracles_by(keys: str, covarianc
     if covariance is not None:
         fields["task"] = planting.spec_for(3, 7).to_dict()["task"] | {"covariance": covariance}
     model = one_step(0.03, 3, 7, **fields)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     found = series(profile(model, 2500), "network")
     for place, sigma in ((0, 0.0), (5, 2.5), (12, 6.0)):
         drawn = task.with_noise(NoiseLaw(kind="fixed", values=(sigma,))).sample(80_000, 99)
@@ -110,11 +110,11 @@ def test_with_the_query_among_the_keys_the_excess_is_that_of_its_own_query() -> 
     P, Q = planting.block_scalar_heads(torch.tensor([[-0.05, 0.0, -0.03, 0.0]] * 2, dtype=torch.float64), 3)
     spec = planting.spec_for(3, 7, attention={"keys": "all"})
     found = series(profile(planting.LinearTransformer(spec=spec, P=P, Q=Q), 40), "network")
-    drawn = task_from_dict(spec.task).with_noise(NoiseLaw(kind="fixed", values=(0.5,))).sample(40, 0)
+    drawn = task_of(spec.task).with_noise(NoiseLaw(kind="fixed", values=(0.5,))).sample(40, 0)
     grams = drawn.grams(spec)
     layers = head_layers(planting.LinearTransformer(spec=spec, P=P, Q=Q), 7)
     predicted = -forward(layers, grams.gram, grams.query).queries[-1][:, 0, 3]
-    expected = (predicted - task_from_dict(spec.task).oracle(drawn).flatten()).square()
+    expected = (predicted - task_of(spec.task).oracle(drawn).flatten()).square()
     assert found.excess[1] == pytest.approx(float(expected.mean()), rel=1e-9)
 
 
@@ -126,7 +126,7 @@ def test_a_readout_of_the_other_sign_predicts_the_same() -> None:
 
 def test_readout_weights_predict_what_the_network_predicts() -> None:
     model = planting.random_planted(5, layers=3, largest=6).model
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     drawn = task.sample(20, 1)
     grams = drawn.grams(model.spec)
     trajectory = forward(head_layers(model, task.context), grams.gram, grams.query)

@@ -230,8 +230,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses on few prompts, rivals from one start: no verdict here hangs on more."""
     monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
     monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
-    monkeypatch.setattr("interp.families.gradient_methods.STARTS", 1)
-    monkeypatch.setattr("interp.families.gradient_methods.EVALUATIONS", 40)
+    monkeypatch.setattr("interp.solvers.line_descent.STARTS", 1)
+    monkeypatch.setattr("interp.solvers.line_descent.EVALUATIONS", 40)
 
 
 def named(model: LinearTransformer) -> str:

@@ -12,9 +12,8 @@ from planting import block_scalar_heads, checkpoint, spec_for
 from interp.checkpoints.opening import open_checkpoint
 from interp.evidence.probing import probe_checkpoint, probe_model
 from interp.models.errors import UsageError
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
 from interp.models.tasks.linear_dynamics import LinearDynamics
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.controls import untrained_models
 from interp.probes.targets import KINDS, default_targets, find_targets
@@ -59,7 +58,7 @@ def test_w_is_above_untrained_models_in_a_network_that_computes_it_and_not_in_an
 @pytest.mark.parametrize("name", ["diag-l4-u5", "gdpp-l4-u5", "full-l4-u5", "full-l4-c13"])
 def test_w_in_the_trained_models_that_ship_and_in_untrained_ones(name: str) -> None:
     model = open_checkpoint(f"zoo:{name}").model.to(torch.float64)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     found, _ = scores(model, "w", task=task, kinds=("within-prompt",))
     assert excludes_zero(found["w", "within-prompt", model.layers, None])
     held = []

@@ -13,7 +13,7 @@ from interp.identify.estimates import Estimate, Prompts, output_estimate, predic
 from interp.identify.identification import Candidate, Score
 from interp.identify.recovered import describe_layers, verdict
 from interp.models.gram import HeadLayers, head_layers
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.results import Layer, Loss, Verdict
 
 LAYERS = 2
@@ -33,7 +33,7 @@ class Setting:
 def setting() -> Setting:
     planted = planting.random_planted(11, layers=LAYERS, subset=planting.OMEGAS, largest=4, noise=0.2)
     spec = planted.model.spec
-    grams = task_from_dict(spec.task).sample(200, 0).grams(spec)
+    grams = task_of(spec.task).sample(200, 0).grams(spec)
     network = head_layers(planted.model, grams.context)
     prompts = Prompts(grams.gram, grams.query, (spec.width - 1,), -1)
     live = live_coordinates(network, prompts.gram, prompts.query, prompts.readout)

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from interp.algebra.gauge import regauged
 from interp.certificate import certify, recognize
-from interp.evidence.certified_context import regression_variations
 from interp.identify.estimates import Prompts, predict
 from interp.identify.identified import Identified, Subject, identify, open_subject
 from interp.identify.recovered_algorithm import describe_recovered
 from interp.models.gram import head_layers
+from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoiseLaw, NoisyRegression, task_from_dict
+from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
 from interp.models.transformer import LinearTransformer
 from interp.provenance import seeds_of
 from interp.results import Certificate, Recovered
@@ -113,7 +113,7 @@ def test_the_algorithm_runs_from_the_document_alone(name: str, fields: dict[str,
     assert document["family"] == name
     assert from_plain(Recovered, document, "recovered").family == name
     for context in (8, 5):  # the scale follows the number of examples
-        task = task_from_dict({**(model.spec.task or {}), "context": context})
+        task = task_of({**(model.spec.task or {}), "context": context})
         drawn = task.sample(5, 99)
         grams = drawn.grams(model.spec)
         label = model.spec.channel("y").start
@@ -160,15 +160,17 @@ def certificate(model: LinearTransformer) -> Certificate:
 
 def test_variations_are_what_they_are_called() -> None:
     task = NoisyRegression(dim=2, context=5, noise=NoiseLaw(kind="choice", values=(1.0, 3.0)), covariance=(4.0, 1.0))
-    kinds = {name: kind for name, (_, kind) in regression_variations(task).items()}
-    assert list(kinds) == ["task", "noise x2", "context x1/2", "context x2", "inputs x1/2", "inputs x2"]
+    kinds = {name: v.task for name, v in task.variations().items() if v.axis is None}
+    assert list(kinds) == [
+        "task", "noise x2", "context x1/2", "context x2", "inputs x1/2", "inputs x2", "one input x2", "weights x3",
+    ]  # fmt: skip
     made = {name: kind for name, kind in kinds.items() if isinstance(kind, NoisyRegression)}
     assert made["task"] == task and made["noise x2"].noise.values == (2.0, 6.0)
     assert (made["context x1/2"].context, made["context x2"].context) == (2, 10)
     torch.testing.assert_close(made["inputs x2"].sample(3, 0).x, 2 * task.sample(3, 0).x)
     torch.testing.assert_close(made["inputs x1/2"].sample(3, 0).x, 0.5 * task.sample(3, 0).x)
     bare = NoisyRegression(dim=2, context=1, noise=NoiseLaw(kind="fixed", values=(0.0,)))
-    assert [name for name, (_, kind) in regression_variations(bare).items() if isinstance(kind, str)] == [
+    assert [name for name, v in bare.variations().items() if isinstance(v.task, Skipped)] == [
         "noise x2",
         "context x1/2",
     ]
@@ -191,7 +193,7 @@ def test_disagreements_are_those_of_the_predictions() -> None:
     model = LinearTransformer(spec=planting.spec_for(3, 8, noise=1.0), P=P, Q=Q)
     found, document = certificate(model), recovered(model)
     for entry in found.disagreements:
-        drawn = task_from_dict(entry.task).sample(PROMPTS, entry.seed)
+        drawn = task_of(entry.task).sample(PROMPTS, entry.seed)
         grams = drawn.grams(model.spec)
         network = predict(regauged(head_layers(model, drawn.context)), Prompts(grams.gram, grams.query, (3,), -1))
         rows = zip(drawn.x, drawn.y, drawn.x_query, strict=True)
@@ -226,5 +228,5 @@ def test_prompts_that_meet_the_clip_are_left_out_and_counted() -> None:
 
 def test_spec_of_a_certificate_is_plain() -> None:
     document = json.loads(json.dumps(certificate(planted("gd")).to_dict(), allow_nan=False))
-    assert document["recovered"]["family"] == "gd" and len(document["disagreements"]) == 6
+    assert document["recovered"]["family"] == "gd" and len(document["disagreements"]) == 8
     assert ModelSpec.from_dict({"tokens": [["x", 3], ["y", 1]], "task": document["disagreements"][0]["task"]})

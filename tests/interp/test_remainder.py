@@ -17,7 +17,7 @@ from interp.identify.estimates import Prompts, output_estimate, predict, sensiti
 from interp.identify.identification import Candidate, Score
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
 from interp.results import Remainder
 
@@ -25,7 +25,7 @@ NOBODY = Score(fidelity=None, interval=(None, None))
 
 
 def prompts_of(model: LinearTransformer, count: int, seed: int = 0) -> Prompts:
-    drawn = task_from_dict(model.spec.task).sample(count, seed).grams(model.spec)
+    drawn = task_of(model.spec.task).sample(count, seed).grams(model.spec)
     return Prompts(drawn.gram, drawn.query, (model.spec.width - 1,), -1)
 
 
@@ -35,7 +35,7 @@ def live_of(model: LinearTransformer, layers: HeadLayers) -> LiveCoordinates:
 
 
 def described(model: LinearTransformer, count: int = 200) -> tuple[Remainder, ...]:
-    layers, prompts = head_layers(model, task_from_dict(model.spec.task).context), prompts_of(model, count)
+    layers, prompts = head_layers(model, task_of(model.spec.task).context), prompts_of(model, count)
     live = live_of(model, layers)
     parametrisation = BasisFamily.named("diag", model.spec, live, layers.scale)
     output = output_estimate(parametrisation, layers, sensitivities(layers, prompts))

@@ -14,7 +14,7 @@ from interp.evidence.replacement import Bench, affordable, interpolation, layer_
 from interp.families.omegas import BasisFamily
 from interp.identify.estimates import Prompts, predict
 from interp.models.gram import HeadLayers, forward, head_layers
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
 from interp.results import Outcome
 
@@ -36,7 +36,7 @@ def algorithm(model: LinearTransformer, omega: torch.Tensor) -> BasisFamily:
 
 
 def bench_of(model: LinearTransformer, count: int = 200) -> Bench:
-    drawn = task_from_dict(model.spec.task).sample(count, 3)
+    drawn = task_of(model.spec.task).sample(count, 3)
     return Bench.of(head_layers(model, 9), gram_prompts(drawn, model.spec), drawn.target.flatten(1), seed=0)
 
 
@@ -112,7 +112,7 @@ def test_what_overflows_has_no_figures() -> None:
 def test_mixed_layers_are_those_of_the_mixed_heads() -> None:
     """In the products: half of the heads of one and half of the other, side by side."""
     one, other = (head_layers(planting.random_dense(seed, 3, 3), 6) for seed in (5, 6))
-    drawn = task_from_dict(planting.spec_for(3, 6).task).sample(20, 0)
+    drawn = task_of(planting.spec_for(3, 6).task).sample(20, 0)
     prompts = gram_prompts(drawn, planting.spec_for(3, 6))
     mixed = MixedLayers(one, other, (0.25,) * 3)
     heads = HeadLayers(P=torch.cat([0.75 * one.P, 0.25 * other.P], 1), Q=torch.cat([one.Q, other.Q], 1), scale=1.0,
@@ -166,7 +166,7 @@ def test_layers_by_their_tensors_are_the_layers() -> None:
     network = head_layers(model, 6)
     K = torch.stack([weight_tensor(P, Q) for P, Q in zip(network.P, network.Q, strict=True)])
     layers = TensorLayers(K, network.scale, network.residual)
-    drawn = task_from_dict(model.spec.task).sample(20, 0)
+    drawn = task_of(model.spec.task).sample(20, 0)
     prompts: Prompts = gram_prompts(drawn, model.spec)
     torch.testing.assert_close(predict(layers, prompts), predict(network, prompts), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(layers.pullback(1, prompts.gram), network.pullback(1, prompts.gram), rtol=1e-12, atol=0)

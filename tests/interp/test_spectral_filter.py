@@ -10,7 +10,7 @@ from torch import Tensor
 from interp.evidence.noise_profile import readout_weights
 from interp.evidence.spectral_filter import spectral_filters
 from interp.models.gram import head_layers
-from interp.models.tasks import NoisyRegression, RegressionPrompts, task_from_dict
+from interp.models.tasks import NoisyRegression, RegressionPrompts, task_of
 from interp.results import SpectralFilter
 from interp.solvers import gradient_descent
 from interp.solvers.statistics import RegressionStatistics
@@ -48,7 +48,7 @@ def test_gradient_steps_filter_by_one_minus_a_power() -> None:
     eta, spec = 0.04, planting.spec_for(3, 8, task={**planting.spec_for(3, 8).task, "noise": {"fixed": 1.5}})
     P, Q = planting.block_scalar_heads(torch.tensor([[0.0, 0.0, -eta, 0.0]] * 3, dtype=torch.float64), 3)
     model = planting.LinearTransformer(spec=spec, P=P, Q=Q)
-    task = task_from_dict(spec.task)
+    task = task_of(spec.task)
     drawn = task.sample(120, 0)
     found = filters(list(readout_weights(head_layers(model, 8), drawn, spec)), drawn, task)
     assert [row.layer for row in found] == [1, 2, 3]

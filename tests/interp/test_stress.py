@@ -14,7 +14,7 @@ from interp.evidence.stress import AGREES, axes, region, stress
 from interp.families.omegas import BasisFamily, family
 from interp.identify.estimates import Estimate
 from interp.identify.identification import Candidate, Score
-from interp.models.tasks import NoiseLaw, NoisyRegression, task_from_dict
+from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
 from interp.models.transformer import LinearTransformer
 from interp.results import Stress, StressPoint
 
@@ -35,7 +35,7 @@ def candidate(model: LinearTransformer, omega: torch.Tensor) -> Candidate:
 def stressed(omega: torch.Tensor, planted: torch.Tensor = OMEGA, count: int = 200, **fields: Any) -> list[Stress]:
     P, Q = planting.block_scalar_heads(planted, 3)
     model = LinearTransformer(spec=planting.spec_for(3, 8, 1.0, **fields), P=P, Q=Q)
-    return list(stress(model, candidate(model, omega), task_from_dict(model.spec.task), count, seed=1))
+    return list(stress(model, candidate(model, omega), task_of(model.spec.task), count, seed=1))
 
 
 def test_an_exact_algorithm_agrees_everywhere() -> None:

@@ -7,14 +7,14 @@ import torch
 
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearDynamics, any_task_from_dict
+from interp.models.tasks import LinearDynamics, task_of
 
 FIELDS = {"name": "linear_dynamics", "dim": 3, "context": 7}
 HUGE = 10**400  # a whole number that no float holds
 
 
 def task(**fields: object) -> LinearDynamics:
-    made = any_task_from_dict({**FIELDS, **fields})
+    made = task_of({**FIELDS, **fields})
     assert isinstance(made, LinearDynamics)
     return made
 
@@ -155,7 +155,7 @@ def test_bad_fields_are_named(fields: dict[str, object], said: str) -> None:
 
 def test_missing_fields_and_counts() -> None:
     with pytest.raises(LayoutError, match="no 'context'"):
-        any_task_from_dict({"name": "linear_dynamics", "dim": 3})
+        task_of({"name": "linear_dynamics", "dim": 3})
     with pytest.raises(UsageError, match="expected 1 or more"):
         task().sample(0, 1)
     with pytest.raises(LayoutError, match=r"a single prompt of task\.context 1000000000000 and task\.dim 3"):

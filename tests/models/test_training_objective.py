@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interp.models.specification import AttentionSpec, ModelSpec, Readout
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.training.objective import adjusted_losses, linearise, loss
 from interp.models.training.parametrisation import parametrisation
 from interp.models.training.sample import fresh_sample
@@ -18,7 +18,7 @@ FAMILIES = [("gd++", 1), ("diag", 1), ("diag", 2), ("free", 2), ("full", 1), ("f
 
 def regression(dim: int = 3, context: int = 6, noise: dict | None = None, **fields):
     noise = noise or {"uniform": [0, 2]}
-    return task_from_dict({"name": "noisy_regression", "dim": dim, "context": context, "noise": noise, **fields})
+    return task_of({"name": "noisy_regression", "dim": dim, "context": context, "noise": noise, **fields})
 
 
 def specification(keys: str = "context", scale: str | float = "1", residual: bool = True, sign: int = -1) -> ModelSpec:
@@ -61,7 +61,7 @@ def test_loss_and_gradient_match_automatic_differentiation_through_tokens(name, 
     family, theta = random_theta(name, heads, 3, 1, residual=r, scale=factor)
     sample = fresh_sample(task, spec, 40, seed=5)
     prompts = task.sample(40, seed=5 * 1000)
-    context, query = prompts.tokens(spec)
+    context, query = prompts.inputs(spec)
     unknown = theta.clone().requires_grad_()
 
     def predictions(query):
@@ -111,7 +111,7 @@ def test_adjusted_loss_is_the_loss_above_the_oracles():
     family, theta = random_theta("gd++", 1, 1, 3)
     sample = fresh_sample(task, spec, 16_384, seed=7)  # the first block of the same prompts
     prompts = task.sample(16_384, seed=7000)
-    context, query = prompts.tokens(spec)
+    context, query = prompts.inputs(spec)
     P, Q = family.weights(theta)
     predicted = token_predictions(P, Q, context, query, keys="context", scale=1.0, residual=1.0, sign=-1)
     target, oracle = prompts.target[:, 0, 0], task.oracle(prompts)[:, 0, 0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.training import Recipe
 from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.objective import adjusted_losses
@@ -38,7 +38,7 @@ def test_the_usual_mean_leaves_out_what_is_rarer_than_one_in_a_billion_only(expl
 
 def test_a_network_that_explodes_on_rare_prompts_is_not_chosen():
     """Gradient descent of two step sizes: the larger one diverges where the largest eigenvalue is above 2 / 0.03."""
-    task = task_from_dict({"name": "noisy_regression", "dim": 10, "context": 20, "noise": {"fixed": 0}})
+    task = task_of({"name": "noisy_regression", "dim": 10, "context": 20, "noise": {"fixed": 0}})
     spec = ModelSpec(tokens=(("x", 10), ("y", 1)), task=task.to_dict())
     recipe = Recipe.from_dict(
         {

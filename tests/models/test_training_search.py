@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from interp.models.errors import UnreadableFile, UsageError
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.training import Recipe, train
 from interp.models.training import journal as journal_module
 from interp.models.training.levenberg_marquardt import Progress, minimise
@@ -133,7 +133,7 @@ def test_seeds_are_explicit():
 def test_the_model_carries_its_task_and_provenance():
     trained = train(recipe())
     spec = trained.model.spec
-    assert task_from_dict(spec.task).to_dict() == task_from_dict(TASK).to_dict()
+    assert task_of(spec.task).to_dict() == task_of(TASK).to_dict()
     assert Recipe.from_dict(spec.provenance["recipe"]) == recipe()
     assert spec.provenance["adjusted_loss"]["mean"] == trained.adjusted_loss
     assert trained.model.P.dtype == torch.float64

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from interp.models.specification import AttentionSpec, ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.training.sample import fresh_sample, training_sample
 from interp.models.training.tails import spread_norms, spread_spectra
 
@@ -76,7 +76,7 @@ def test_weighted_means_are_those_of_normal_vectors():
 
 @pytest.mark.parametrize("weight_std", [1.0, 0.5])
 def test_training_samples_have_the_moments_of_the_task(weight_std):
-    task = task_from_dict(
+    task = task_of(
         {"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"uniform": [0, 2]}, "weight_std": weight_std}
     )
     spec = ModelSpec(tokens=(("x", 3), ("y", 1)))
@@ -102,7 +102,7 @@ def test_training_samples_have_the_moments_of_the_task(weight_std):
     [({"covariance": [1.0, 2.0, 3.0]}, "context"), ({"context": 3}, "context"), ({}, "all")],
 )
 def test_other_tasks_get_plain_prompts(fields, keys):
-    task = task_from_dict({"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"fixed": 1}, **fields})
+    task = task_of({"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"fixed": 1}, **fields})
     spec = ModelSpec(tokens=(("x", 3), ("y", 1)), attention=AttentionSpec(keys=keys))
     a, b = training_sample(task, spec, 50, 1), fresh_sample(task, spec, 50, 1)
     assert torch.equal(a.gram, b.gram)

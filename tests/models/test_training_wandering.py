@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from interp.models.specification import ModelSpec
-from interp.models.tasks import task_from_dict
+from interp.models.tasks import task_of
 from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.objective import loss
 from interp.models.training.parametrisation import parametrisation
 from interp.models.training.sample import fresh_sample
 from interp.models.training.wandering import LEG, wander
 
-TASK = task_from_dict({"name": "noisy_regression", "dim": 3, "context": 12, "noise": {"choice": [1, 3]}})
+TASK = task_of({"name": "noisy_regression", "dim": 3, "context": 12, "noise": {"choice": [1, 3]}})
 SPEC = ModelSpec(tokens=(("x", 3), ("y", 1)), task=TASK.to_dict())
 
 

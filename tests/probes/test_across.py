@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import batteries, gather
 from interp.probes.activations import Reader, stream

@@ -11,8 +11,8 @@ from interp.algebra.unrolling import implicit_states
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.tasks.linear_dynamics import LinearDynamics
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Reader, hooked_inputs, stream
 
@@ -58,7 +58,7 @@ def test_implicit_weights_are_those_of_the_unrolling(fields: dict[str, Any]) -> 
 def test_a_model_with_a_clip_is_read_through_its_hooks() -> None:
     given, prompts = model(clip=1.0), TASK.sample(6, 5)
     found = Reader(given, ("token",), (None, 2)).read(prompts)
-    _, cache = HookedLinearTransformer(given).run_with_cache(*prompts.tokens(given.spec))
+    _, cache = HookedLinearTransformer(given).run_with_cache(*prompts.inputs(given.spec))
     torch.testing.assert_close(found.features("token", 3, None), cache["blocks.2.hook_resid_post"][:, -1])
     torch.testing.assert_close(found.features("token", 0, 2), cache["blocks.0.hook_resid_pre"][:, 2])
     assert float(found.features("token", 3, None).abs().max()) <= 1.0
@@ -86,7 +86,7 @@ def test_causal_models_of_both_tasks() -> None:
 
 def test_chunks_depend_on_the_seed_and_their_number_alone() -> None:
     def inputs(count: int, seed: int) -> torch.Tensor:
-        return torch.cat([p.tokens(model().spec)[0] for p in stream(TASK, count, seed, 16)])  # type: ignore[union-attr]
+        return torch.cat([p.inputs(model().spec)[0] for p in stream(TASK, count, seed, 16)])  # type: ignore[union-attr]
 
     whole, first, other = inputs(50, 3), inputs(32, 3), inputs(32, 4)
     assert whole.shape[0] == 50 and torch.equal(whole[:32], first)

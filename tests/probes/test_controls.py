@@ -10,7 +10,7 @@ import torch
 
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.controls import shuffled, untrained_models
 from interp.probes.held_out import HeldOut
@@ -26,7 +26,7 @@ def model(size: float = 0.1, **fields: object) -> LinearTransformer:
 
 
 def relative_updates(given: LinearTransformer) -> list[float]:
-    inputs = TASK.sample(200, 3).tokens(given.spec)
+    inputs = TASK.sample(200, 3).inputs(given.spec)
     if given.spec.attention.keys == "causal":
         inputs = (torch.cat(inputs, 1),)
     _, cache = HookedLinearTransformer(given).run_with_cache(*inputs)

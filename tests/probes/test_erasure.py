@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from interp.checkpoints.opening import open_checkpoint
 from interp.models.constructions import gradient_step
 from interp.models.errors import UsageError
-from interp.models.tasks import LinearDynamics, task_from_dict
+from interp.models.tasks import LinearDynamics, task_of
 from interp.probes.erasure import FALSE_POSITIVES, chance, erasures, leace, random_eraser
 from interp.probes.targets import find_targets
 
@@ -115,7 +115,7 @@ def test_the_label_of_a_trained_network() -> None:
     """In the last layer of a one-step network the label is all of the prediction: erased, the loss is that of
     predicting zero. Before the first layer the token holds none of it, and nothing is done."""
     model = open_checkpoint("zoo:one-step-1000-tasks").model.to(torch.float64)
-    task = task_from_dict(model.spec.task)
+    task = task_of(model.spec.task)
     targets = find_targets(task.name, ["label", "current", "w"])
     rows = erasures(model, task, targets, task.sample(600, 1), task.sample(400, 2), None, 0)
     by = {(row.target, row.layer): row for row in rows}

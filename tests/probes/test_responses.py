@@ -9,7 +9,7 @@ import torch
 
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Reader, hooked_inputs
 from interp.probes.responses import QUERIES, PrefixResponse, prefix_responses, queries
@@ -46,7 +46,7 @@ def responses(given: LinearTransformer, prefix: int, count: int = 20) -> tuple[l
 def test_weights_are_a_fit_to_sequences_with_the_queries_in_place(prefix: int, fields: dict[str, Any]) -> None:
     given = model(**fields)
     found, prompts, x = responses(given, prefix, 4)
-    context, query = prompts.tokens(given.spec)
+    context, query = prompts.inputs(given.spec)
     answers = []
     for one in x:
         asked = query.clone()

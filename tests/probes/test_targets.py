@@ -12,8 +12,8 @@ import torch
 from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
+from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.tasks.linear_dynamics import LinearDynamics
-from interp.models.tasks.noisy_regression import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import hooked_inputs
 from interp.probes.quantities import INVERSE_LAMBDA, LeastNormSolver, chebyshev_solve, published_solve

@@ -11,7 +11,7 @@ from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
 from interp.models.errors import UsageError
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoisyRegression, RegressionPrompts, task_from_dict
+from interp.models.tasks import NoisyRegression, RegressionPrompts, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes import transplant
 from interp.probes.transplant import transplants
@@ -27,7 +27,7 @@ def model(size: float = 0.1, **fields: object) -> LinearTransformer:
 
 
 def prompts(count: int = 200, **fields: object) -> RegressionPrompts:
-    return task_from_dict({**TASK, **fields}).sample(count, 1)
+    return task_of({**TASK, **fields}).sample(count, 1)
 
 
 def of_regression(name: str) -> bool:
@@ -40,7 +40,7 @@ def test_on_every_model_of_the_zoo_predictions_follow(name: str) -> None:
     given = open_checkpoint(f"zoo:{name}").model.to(torch.float64)
     if given.spec.attention.keys == "causal":
         pytest.skip("causal models have no within-prompt probe")
-    task = task_from_dict(given.spec.task)
+    task = task_of(given.spec.task)
     assert isinstance(task, NoisyRegression)
     rows = transplants(given, task.sample(200, 3), 0)
     assert [(r.layer, r.kind) for r in rows] == [

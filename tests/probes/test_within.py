@@ -16,7 +16,7 @@ from interp.models.errors import UsageError
 from interp.models.gram import HeadLayers, forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts, task_from_dict
+from interp.models.tasks import RegressionPrompts, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.within import linearity_r2, within_prompt
 
@@ -30,7 +30,7 @@ def model(seed: int = 0, size: float = 0.05, **fields: object) -> LinearTransfor
 
 
 def prompts(count: int = 20) -> RegressionPrompts:
-    return task_from_dict(TASK).sample(count, 1)
+    return task_of(TASK).sample(count, 1)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def of_regression(name: str) -> bool:
 @pytest.mark.parametrize("name", [name for name in zoo_names() if of_regression(name)])
 def test_on_every_model_of_the_zoo_the_probe_is_the_unrolling(name: str) -> None:
     given = open_checkpoint(f"zoo:{name}").model.to(torch.float64)
-    drawn = task_from_dict(given.spec.task).sample(64, 5)
+    drawn = task_of(given.spec.task).sample(64, 5)
     for probed, exact in zip(within_prompt(given, drawn), implicit(given, drawn), strict=True):
         assert bool(probed.determined.all())
         assert agrees(probed.w, exact.w) and agrees(probed.a, exact.a)
@@ -103,7 +103,7 @@ def test_on_every_model_of_the_zoo_the_probe_is_the_unrolling(name: str) -> None
 
 def test_the_fit_is_that_of_numpy_and_of_leaving_tokens_out_one_by_one() -> None:
     given, drawn = model(clip=0.5, size=0.1), prompts(3)
-    context, query = drawn.tokens(given.spec)
+    context, query = drawn.inputs(given.spec)
     X = torch.cat([context, query], 1).numpy()
     _, cache = HookedLinearTransformer(given).run_with_cache(context, query)
     for layer, probed in enumerate(within_prompt(given, drawn)[1:]):
@@ -122,22 +122,22 @@ def test_the_fit_is_that_of_numpy_and_of_leaving_tokens_out_one_by_one() -> None
 
 
 def test_without_noise_the_query_makes_the_model_identifiable() -> None:
-    drawn = task_from_dict({**TASK, "noise": {"fixed": 0}}).sample(30, 2)
+    drawn = task_of({**TASK, "noise": {"fixed": 0}}).sample(30, 2)
     given = model(size=0.1)
-    assert torch.linalg.matrix_rank(drawn.tokens(given.spec)[0]).tolist() == [3] * 30  # of 4 unknowns
+    assert torch.linalg.matrix_rank(drawn.inputs(given.spec)[0]).tolist() == [3] * 30  # of 4 unknowns
     for probed, exact in zip(within_prompt(given, drawn), implicit(given, drawn), strict=True):
         assert bool(probed.determined.all()) and agrees(probed.w, exact.w)
 
 
 def test_what_too_few_tokens_leave_free_has_no_value() -> None:
-    drawn = task_from_dict({**TASK, "context": 2}).sample(5, 2)
+    drawn = task_of({**TASK, "context": 2}).sample(5, 2)
     for probed in within_prompt(model(), drawn):
         assert not probed.determined.any() and probed.w.isnan().all() and probed.a.isnan().all()
         assert probed.r2 is None and probed.r2_by_prompt.isnan().all()
 
 
 def test_as_many_tokens_as_unknowns_determine_the_model_but_have_no_score() -> None:
-    drawn = task_from_dict({**TASK, "context": 3}).sample(5, 2)
+    drawn = task_of({**TASK, "context": 3}).sample(5, 2)
     given = model()
     for probed, exact in zip(within_prompt(given, drawn), implicit(given, drawn), strict=True):
         assert bool(probed.determined.all()) and agrees(probed.w, exact.w, 1e-7)

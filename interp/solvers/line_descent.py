@@ -1,4 +1,4 @@
-"""Gradient methods fitted to a network: what it would be if it were not the closed form.
+"""Gradient methods for simple regression, x and y being numbers, with steps fitted to any predictions.
 
 With phi = (1, x), Sigma = mean phi phi^T and alpha = mean phi y over the keys, K steps from w_0 = 0:
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,9 +24,7 @@ from jaxtyping import Float
 from scipy.optimize import least_squares
 from torch import Tensor
 
-from interp.models.tasks import SimplePrompts
-
-__all__ = ["POLYNOMIAL", "Moments", "Rival", "fit_rivals", "moments"]
+__all__ = ["POLYNOMIAL", "Descent", "Moments", "fit_descent", "moments"]
 
 POLYNOMIAL = "two-step polynomial"
 _FAMILIES = ("gd", "preconditioned-gd", "gd++")
@@ -33,6 +32,20 @@ STARTS = 2
 MOST_PROMPTS = 1024  # that the iterated methods are fitted on
 DEGREE = 3  # in Sigma
 EVALUATIONS = 50  # of the residuals, from every start
+
+
+@runtime_checkable
+class Points(Protocol):
+    """Examples (x_i, y_i) of many prompts, and the query of each."""
+
+    @property
+    def x(self) -> Float[Tensor, "prompt context"]: ...
+
+    @property
+    def y(self) -> Float[Tensor, "prompt context"]: ...
+
+    @property
+    def x_query(self) -> Float[Tensor, " prompt"]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +57,11 @@ class Moments:
     query: Float[Tensor, "prompt 2"]
     x_unit: float = 1.0
 
+    def __getitem__(self, index: slice) -> Moments:
+        return Moments(self.sigma[index], self.alpha[index], self.query[index], self.x_unit)
 
-def moments(prompts: SimplePrompts, keys: str, x_unit: float = 1.0, y_unit: float = 1.0) -> Moments:
+
+def moments(prompts: Points, keys: str, x_unit: float = 1.0, y_unit: float = 1.0) -> Moments:
     """Means over the context, or (``keys`` "all") also over the query with y = 0."""
     x, y, u = prompts.x / x_unit, prompts.y / y_unit, prompts.x_query / x_unit
     query = torch.stack([torch.ones_like(u), u], -1)
@@ -56,48 +72,48 @@ def moments(prompts: SimplePrompts, keys: str, x_unit: float = 1.0, y_unit: floa
 
 
 @dataclass(frozen=True, eq=False)
-class Rival:
+class Descent:
     """A fitted method. ``predict`` takes any prompts of the same kind."""
 
     name: str
     formula: str
     parameters: int
-    predict: Callable[[SimplePrompts], Float[Tensor, " prompt"]]
+    predict: Callable[[Points], Float[Tensor, " prompt"]]
     # Of a method that takes steps: A_k and C_k of each, C_k = 0 but for gd++, in the units that follow.
     steps: Float[Tensor, "step matrix 2 2"] | None = None
     x_unit: float = 1.0
     y_unit: float = 1.0
 
 
-def fit_rivals(
-    prompts: SimplePrompts,
+def fit_descent(
+    prompts: Points,
     keys: str,
     network: Float[Tensor, " prompt"],
     steps: int,
     seed: int,
     names: Collection[str] = (*_FAMILIES, POLYNOMIAL),
-) -> tuple[Rival, ...]:
+) -> tuple[Descent, ...]:
     """The methods of ``steps`` steps by name, fitted to the network's predictions; the polynomial for two or fewer."""
     x_unit, y_unit = (float(v.square().mean().sqrt()) or 1.0 for v in (prompts.x, prompts.y))
     seen, reference = moments(prompts, keys, x_unit, y_unit), network / y_unit
-    few, few_reference = moments(prompts[:MOST_PROMPTS], keys, x_unit, y_unit), reference[:MOST_PROMPTS]
+    few, few_reference = seen[:MOST_PROMPTS], reference[:MOST_PROMPTS]
     out = []
     for name, (formula, width, method) in _METHODS.items():
         if name not in names:
             continue
         theta = _fit(method, width * steps, steps, few, few_reference, seed)
 
-        def predict(drawn: SimplePrompts, method: _Method = method, theta: Tensor = theta) -> Tensor:
+        def predict(drawn: Points, method: _Method = method, theta: Tensor = theta) -> Tensor:
             return y_unit * method(theta, steps, moments(drawn, keys, x_unit, y_unit))
 
         made = _matrices(name, theta, steps, x_unit)
-        out.append(Rival(name, formula, width * steps, predict, made, x_unit, y_unit))
+        out.append(Descent(name, formula, width * steps, predict, made, x_unit, y_unit))
     if steps <= 2 and POLYNOMIAL in names:
         features = _polynomials(seen)
         scale = features.square().mean(0).sqrt().clamp_min(1e-300)
         solution = torch.linalg.lstsq(features / scale, reference[:, None], driver="gelsd").solution[:, 0] / scale
         out.append(
-            Rival(
+            Descent(
                 POLYNOMIAL,
                 "ŷ = φᵀ (M α + v), M and v cubic in Σ",
                 features.shape[1],

@@ -1,0 +1,155 @@
+"""What a task is: the law of its prompts, the best that can be done on them, and what can be varied.
+
+This room is the only one that knows which task it is. Everything else asks a task, or its prompts, for what they offer:
+a method of the protocols below, or an attribute such as ``states``, which only some prompts have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.models.skipped import Skipped
+from interp.models.specification import ModelSpec
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["Examples", "GramPrompts", "Prompts", "References", "Task", "Variation", "Words"]
+
+
+@dataclass(frozen=True, eq=False)
+class GramPrompts:
+    """Prompts as the Gram pass reads them: the Gram matrix of the keys, and the query tokens."""
+
+    gram: Float[Tensor, "prompt D D"]
+    query: Float[Tensor, "prompt query D"]
+    context: int
+
+
+@runtime_checkable
+class Prompts(Protocol):
+    """A batch of prompts, with what generated them."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def context(self) -> int:
+        """n in the scales "1/n" and "1/(n+1)": context tokens, or all tokens of a sequence."""
+        ...
+
+    @property
+    def target(self) -> Float[Tensor, "prompt query output"]: ...
+
+    def inputs(self, spec: ModelSpec) -> tuple[Tensor, ...]:
+        """The arguments of the token-by-token pass: (context, query), or (sequence,) for causal keys."""
+        ...
+
+    def __getitem__(self, index: slice | Tensor) -> Prompts: ...
+
+
+@runtime_checkable
+class Examples(Prompts, Protocol):
+    """Prompts of context tokens and queries, which may share their keys."""
+
+    @property
+    def solution(self) -> tuple[str, Float[Tensor, "prompt dim output"]]:
+        """The weights to be found, by name: the target is <weights, x> of the query."""
+        ...
+
+    def grams(self, spec: ModelSpec) -> GramPrompts: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """A task for people: what is asked, in a sentence or two; what the error is called, and what one prompt is."""
+
+    asked: str
+    error: str = "mean squared error"
+    prompt: str = "prompt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class References:
+    """Predictors that a network stands beside: "null" (predicting zero), "oracle" (the best possible) and classical
+    ones. ``labels`` by name for people; ``predict`` gives all predictions (prompt, output)."""
+
+    labels: Mapping[str, str]
+    predict: Callable[[Any], Mapping[str, Float[Tensor, "prompt output"]]]
+    tuned: Any = None  # what was tuned for the task, for those who ask for more than predictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """A task that differs from another in one thing. On an ``axis`` it is one of several, at ``value``; ``trained``
+    says whether the task itself holds such prompts."""
+
+    label: str
+    task: Task | Skipped
+    axis: str | None = None
+    value: float = 0.0
+    trained: bool = False
+
+
+@runtime_checkable
+class Task(Protocol):
+    """The law of prompts. Tasks are frozen dataclasses: ``to_dict`` gives the fields of the canonical checkpoint."""
+
+    name: str
+    context: int
+
+    @property
+    def words(self) -> Words: ...
+
+    @property
+    def most_prompts(self) -> int:
+        """How many prompts fit in memory at a time, in float64. 0: not one."""
+        ...
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Task: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    def fits(self, model: LinearTransformer) -> None:
+        """Raise LayoutError when the tokens, the keys or the read-out of a model are not those of this task."""
+        ...
+
+    def sample(self, count: int, seed: int) -> Any:
+        """``count`` fresh prompts in float64; the same seed gives the same."""
+        ...
+
+    def oracle(self, prompts: Any) -> Float[Tensor, "prompt query output"]:
+        """The best possible prediction."""
+        ...
+
+    def references(self, tuning: Any, depth: int, keys: str) -> References:
+        """Tuned on the prompts ``tuning``, for networks of ``depth`` layers with these ``keys``."""
+        ...
+
+    def variations(self, fixed_context: bool = False) -> Mapping[str, Variation]:
+        """Tasks that differ from this one in one thing, by name; the task itself first. ``fixed_context``: the network
+        has weights for just so many tokens."""
+        ...
+
+    def telling(self) -> Task:
+        """The task on which an algorithm can be told from a memory; mostly the task itself."""
+        ...
+
+    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Any) -> Float[Tensor, "prompt position"]:
+        """The error of the task at every position that is scored: its mean is the loss."""
+        ...
+
+
+def squared_errors(prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
+    """The squared error of every prompt, averaged over its outputs."""
+    return (prediction - prompts.target.flatten(1)).square().mean(1, keepdim=True)
+
+
+def single_precision(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rounded to numbers that single precision holds exactly, still in float64."""
+    return {name: value.to(torch.float32).to(torch.float64) for name, value in tensors.items()}
