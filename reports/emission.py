@@ -18,11 +18,11 @@ from interp.reports.emitted_latex import LatexPart, latex_source
 from interp.reports.emitted_python import LIBRARIES, Library, PythonPart, python_source
 from interp.results import (
     Certificate,
-    Recovered,
     RecoveredCompletion,
     RecoveredDescent,
     RecoveredForm,
     RecoveredHeads,
+    RecoveredOmegas,
     RecoveredStep,
 )
 
@@ -41,7 +41,7 @@ class _Emitter(Protocol):
 
 
 EMITTERS: Mapping[type, _Emitter] = {
-    Recovered: emitted_regression,
+    RecoveredOmegas: emitted_regression,
     RecoveredCompletion: emitted_completion,
     RecoveredHeads: emitted_heads,
     RecoveredStep: emitted_step,

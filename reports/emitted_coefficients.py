@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from interp.reports.emitted_latex import latex_text
 from interp.reports.emitted_python import ascii_text, indented
 from interp.reports.numbers import estimate
-from interp.results import Recovered, RecoveredLayer
+from interp.results import RecoveredLayer, RecoveredOmegas
 
 __all__ = [
     "Term",
@@ -38,17 +38,17 @@ class Term:
 Terms = Mapping[str, Term]
 
 
-def names(terms: Terms, recovered: Recovered) -> tuple[str, ...]:
+def names(terms: Terms, recovered: RecoveredOmegas) -> tuple[str, ...]:
     """The coefficients that any layer has, in the order of ``terms``; none for a family of matrices."""
     present = {name for layer in recovered.layers for name in layer.coefficients}
     return tuple(name for name in terms if name in present)
 
 
-def _changing(terms: Terms, recovered: Recovered, channel: str) -> tuple[str, ...]:
+def _changing(terms: Terms, recovered: RecoveredOmegas, channel: str) -> tuple[str, ...]:
     return tuple(name for name in names(terms, recovered) if terms[name].channel == channel)
 
 
-def plain_update(terms: Terms, recovered: Recovered) -> Iterator[str]:
+def plain_update(terms: Terms, recovered: RecoveredOmegas) -> Iterator[str]:
     for channel in "xy":
         parts = [channel] if recovered.residual else []
         parts += [f"w_{name.replace(':', '_')} {terms[name].plain}" for name in _changing(terms, recovered, channel)]
@@ -56,7 +56,7 @@ def plain_update(terms: Terms, recovered: Recovered) -> Iterator[str]:
             yield f"{channel}  <-  {' + '.join(parts) or '0'}"
 
 
-def coefficient_entries(terms: Terms, recovered: Recovered) -> list[str]:
+def coefficient_entries(terms: Terms, recovered: RecoveredOmegas) -> list[str]:
     """Lines of a list of dictionaries, one for every layer."""
     lines = ["LAYERS = ["]
     present = names(terms, recovered)
@@ -95,7 +95,7 @@ def updated(updates: Mapping[str, list[str]], residual: bool) -> list[str]:
     return ["x, y = (", *(f"    {side}," for side in sides.values()), ")"]
 
 
-def coefficient_updates(terms: Terms, recovered: Recovered, np: str) -> dict[str, list[str]]:
+def coefficient_updates(terms: Terms, recovered: RecoveredOmegas, np: str) -> dict[str, list[str]]:
     """The terms of every channel as code; where nothing is added to a token that is not kept, zeros."""
     updates = {
         channel: [f'w["{name}"] * {terms[name].python.format(np=np)}' for name in _changing(terms, recovered, channel)]
@@ -116,7 +116,7 @@ def _symbol(name: str) -> str:
     return rf"{letter}^{{\ell}}_{{{name}}}"
 
 
-def symbolic_update(terms: Terms, recovered: Recovered) -> Iterator[str]:
+def symbolic_update(terms: Terms, recovered: RecoveredOmegas) -> Iterator[str]:
     """Rows of an align environment."""
     for channel in "xy":
         own = [f"{channel}_i"] if recovered.residual else []
@@ -125,7 +125,7 @@ def symbolic_update(terms: Terms, recovered: Recovered) -> Iterator[str]:
             yield rf"{channel}_i &\leftarrow {' + '.join(parts) or '0'}"
 
 
-def coefficient_table(terms: Terms, recovered: Recovered) -> Iterator[str]:
+def coefficient_table(terms: Terms, recovered: RecoveredOmegas) -> Iterator[str]:
     """Of all layers, in LaTeX, with what is to be said of single ones."""
     present = names(terms, recovered)
     yield r"\begin{longtable}{r" + "l" * len(present) + "}"

@@ -10,7 +10,7 @@ from interp.reports.certificate_text import Account, fitted_numbers, scale_text
 from interp.reports.emitted_latex import LatexPart, latex_number, latex_scale, latex_text
 from interp.reports.emitted_python import WIDTH, Library, PythonPart, array_constant, ascii_text, indented
 from interp.reports.numbers import number
-from interp.results import Certificate, RecoveredHeads, RecoveredSequences
+from interp.results import Certificate, RecoveredHeads, RecoveredStep
 
 __all__ = ["account", "applied", "latex_part", "python_part", "sequence_function"]
 
@@ -33,7 +33,7 @@ def account(certificate: Certificate) -> Account:
     return Account(fit=fit, clip=kept)
 
 
-def _plain_states(recovered: RecoveredSequences) -> Iterator[str]:
+def _plain_states(recovered: RecoveredHeads | RecoveredStep) -> Iterator[str]:
     """What the tokens hold, in words."""
     held = ", ".join(
         f"{ascii_text(name)} = {HELD[content]}"
@@ -42,7 +42,7 @@ def _plain_states(recovered: RecoveredSequences) -> Iterator[str]:
     yield f"The token of time t has the channels {held}, where s_(-1) = 0."
 
 
-def _start_lines(recovered: RecoveredSequences, library: Library) -> list[str]:
+def _start_lines(recovered: RecoveredHeads | RecoveredStep, library: Library) -> list[str]:
     """W_0, where tokens start with W_0 s_t."""
     if "start" not in recovered.contents:
         return []
@@ -56,7 +56,7 @@ def applied(name: str, vector: str, value: float | list[Any]) -> str:
     return f"{vector} @ {name}.T" if isinstance(value, list) else f"{name} * {vector}"
 
 
-def sequence_function(recovered: RecoveredSequences, library: Library, body: Sequence[str]) -> str:
+def sequence_function(recovered: RecoveredHeads | RecoveredStep, library: Library, body: Sequence[str]) -> str:
     """The function with this body, as every algorithm of linear dynamics has it."""
     head = [
         "def predict(states):",

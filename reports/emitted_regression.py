@@ -21,7 +21,7 @@ from interp.reports.emitted_coefficients import (
 from interp.reports.emitted_latex import LatexPart, latex_matrix, latex_scale, latex_text
 from interp.reports.emitted_python import WIDTH, Library, PythonPart, indented
 from interp.reports.numbers import number
-from interp.results import Certificate, Recovered, RecoveredLayer
+from interp.results import Certificate, RecoveredLayer, RecoveredOmegas
 
 __all__ = ["account", "latex_part", "python_part"]
 
@@ -60,14 +60,14 @@ def account(certificate: Certificate) -> Account:
     return Account(fit=fitted_numbers(certificate), clip=left)
 
 
-def _matrices(recovered: Recovered) -> bool:
+def _matrices(recovered: RecoveredOmegas) -> bool:
     """Is it a family with a matrix per layer?"""
     return recovered.layers[0].matrix is not None
 
 
 def python_part(certificate: Certificate, library: Library) -> PythonPart:
     recovered = certificate.recovered
-    assert isinstance(recovered, Recovered)
+    assert isinstance(recovered, RecoveredOmegas)
     keys = "the examples" if recovered.keys == "context" else "the examples and the query"
     return PythonPart(
         algorithm=(
@@ -88,7 +88,7 @@ def python_part(certificate: Certificate, library: Library) -> PythonPart:
     )
 
 
-def _update(recovered: Recovered) -> Iterator[str]:
+def _update(recovered: RecoveredOmegas) -> Iterator[str]:
     if not _matrices(recovered):
         yield from plain_update(TERMS, recovered)
         return
@@ -97,7 +97,7 @@ def _update(recovered: Recovered) -> Iterator[str]:
         yield "x  <-  0"
 
 
-def _numbers(recovered: Recovered) -> str:
+def _numbers(recovered: RecoveredOmegas) -> str:
     lines = ["# The numbers of every layer; +- is one standard error."]
     if _matrices(recovered):
         lines += ["# Omega[c][e] carries x_e of a token along alpha_c.", "LAYERS = ["]
@@ -121,7 +121,7 @@ def _matrix(layer: RecoveredLayer) -> Iterator[str]:
     yield "    ],"
 
 
-def _function(recovered: Recovered, library: Library) -> str:
+def _function(recovered: RecoveredOmegas, library: Library) -> str:
     if _matrices(recovered):
         read = {"alpha"}
         step = f"x @ ({TRANSPOSED[library.name]} @ alpha)"
@@ -151,7 +151,7 @@ def _function(recovered: Recovered, library: Library) -> str:
 
 def latex_part(certificate: Certificate) -> LatexPart:
     recovered = certificate.recovered
-    assert isinstance(recovered, Recovered)
+    assert isinstance(recovered, RecoveredOmegas)
     keys = "the examples" if recovered.keys == "context" else "the examples and the query"
     return LatexPart(
         algorithm=(
@@ -169,7 +169,7 @@ def latex_part(certificate: Certificate) -> LatexPart:
     )
 
 
-def _symbolic(recovered: Recovered) -> Iterator[str]:
+def _symbolic(recovered: RecoveredOmegas) -> Iterator[str]:
     if not _matrices(recovered):
         yield from symbolic_update(TERMS, recovered)
         return
@@ -179,7 +179,7 @@ def _symbolic(recovered: Recovered) -> Iterator[str]:
         yield r"x_i &\leftarrow 0"
 
 
-def _latex_numbers(recovered: Recovered) -> Iterator[str]:
+def _latex_numbers(recovered: RecoveredOmegas) -> Iterator[str]:
     if not _matrices(recovered):
         yield from coefficient_table(TERMS, recovered)
         return

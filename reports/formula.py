@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from interp.reports.numbers import rounded
-from interp.results import Analysis, RecoveredCoefficient, RecoveredLayer
+from interp.results import Analysis, RecoveredCoefficient, RecoveredLayer, RecoveredOmegas
 
 __all__ = ["LayerFormula", "Term", "coefficient_note", "layer_formulas"]
 
@@ -37,7 +37,7 @@ def layer_formulas(analysis: Analysis) -> tuple[LayerFormula, ...] | None:
     """One formula per layer, with the numbers of the recovered algorithm; None when there is none, or its coefficients
     are matrices. A coefficient that never reaches the prediction has no term."""
     recovered = analysis.recovered
-    if recovered is None or any(layer.matrix is not None for layer in recovered.layers):
+    if not isinstance(recovered, RecoveredOmegas) or any(layer.matrix is not None for layer in recovered.layers):
         return None
     return tuple(_layer(layer) for layer in recovered.layers)
 

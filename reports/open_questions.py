@@ -9,6 +9,7 @@ from interp.reports.evidence_findings import algorithm, reach, stands_in, whole
 from interp.reports.noise_findings import layers_named
 from interp.reports.numbers import interval, is_finite, percent
 from interp.results import Analysis
+from interp.results.notation import PLAIN
 
 __all__ = ["open_questions"]
 
@@ -70,11 +71,7 @@ def _prompts(analysis: Analysis) -> Iterator[str]:
 def _numbers(analysis: Analysis) -> Iterator[str]:
     if analysis.recovered is None:
         return
-    said = {
-        (layer.index, f"{'τ' if ':' in name else 'ω'}_{name}")
-        for layer in analysis.recovered.layers
-        for name in layer.coefficients
-    }
+    said = {(layer, PLAIN.symbol(term.name)) for layer, term in analysis.recovered.terms() if term.number is not None}
     rows = [row for row in findings.coefficient_rows(analysis) if row.live and (row.layer, row.symbol) in said]
     grave = [row for row in rows if any(remark.short in _GRAVE for remark in row.remarks)]
     if grave:

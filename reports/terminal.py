@@ -39,6 +39,7 @@ from interp.reports.remainder_findings import (
 from interp.reports.sequence_findings import Part, sequence_parts
 from interp.reports.terminal_layout import Columns, items, line, section, show
 from interp.results import Analysis, Recovered
+from interp.results.notation import PLAIN
 
 __all__ = ["print_analysis", "render_analysis"]
 
@@ -111,16 +112,19 @@ def _sequence_part(part: Part) -> tuple[RenderableType, ...]:
 def _algorithm(analysis: Analysis) -> tuple[RenderableType, ...]:
     """The recovered algorithm's own numbers; the table of coefficients below has those of all four omegas."""
     found = analysis.recovered
-    named = [] if found is None else [layer for layer in found.layers if layer.coefficients]
-    if found is not None and not named and analysis.preconditioners:
+    if found is None:
+        return ()
+    numbers = [(layer, term) for layer, term in found.terms() if term.number is not None]
+    if not numbers and analysis.preconditioners:
         return _matrices(analysis, found)
-    if found is None or not named:
+    if not numbers:
         return ()
     table = Columns(("layer", "left"), ("", "left"), ("fitted ± stderr", "left"), ("", "left"), wraps=3)
-    for layer in named:
-        for index, (name, c) in enumerate(layer.coefficients.items()):
-            symbol = f"{'τ' if ':' in name else 'ω'}_{name}"
-            table.add("" if index else str(layer.index), symbol, estimate(c.value, c.stderr), c.undetermined or "")
+    last = -1
+    for layer, term in numbers:
+        value = estimate(term.number, term.stderr)
+        table.add("" if layer == last else str(layer), PLAIN.symbol(term.name), value, term.undetermined or "")
+        last = layer
     return section("The recovered algorithm (layers count from 0)", found.equation, table)
 
 

@@ -14,7 +14,9 @@ from interp.identify.recovered_algorithm import describe_recovered
 from interp.models.tasks import MatrixCompletion, Task, Variation
 from interp.results import Recovered, ScalingLaw
 
-__all__ = ["ContextComparison", ]
+__all__ = [
+    "ContextComparison",
+]
 
 EXAMPLE_NUMBERS = 16_384  # that the examples hold, at most
 

@@ -34,7 +34,6 @@ EXAMPLE_NUMBERS = 1024  # that the examples hold, at most
 CHUNK_NUMBERS = 2**22  # in memory at a time
 SENSED = 256  # sequences behind the standard errors
 DIGITS = 10  # of a coefficient
-EQUATION = "e[a] ← e[a] + Σ k[a, b, g, e] Σ_j e_j[b] ⟨e_j[g], e[e]⟩"
 
 
 def recognize_sequences(
@@ -146,11 +145,9 @@ def _heads(subject: Subject, found: FoundInSequences, seed: int) -> RecoveredHea
             float(error[alive].max()) if bool(alive.any()) else 0.0 for error, alive in zip(known, live, strict=True)
         ]
         stderr = tuple(value if value == value else None for value in most)
-    equation = EQUATION if spec.residual else EQUATION.replace("e[a] + ", "")
     return RecoveredHeads(
         **_shared(subject),
         family="revalg",
-        equation=equation,
         parameters=found.numbers,
         scale=spec.attention.scale,
         residual=spec.residual,
@@ -158,6 +155,7 @@ def _heads(subject: Subject, found: FoundInSequences, seed: int) -> RecoveredHea
         sign=spec.readout.sign,
         readout=_readout(subject),
         how=found.how,
+        fit="weights" if found.how == "weights" else "predictions",
         layers=tuple(_rounded(layer.tolist()) for layer in k),
         stderr=stderr,
     )
@@ -176,7 +174,6 @@ def _step(subject: Subject, found: FoundInSequences) -> RecoveredStep:
     return RecoveredStep(
         **shared,
         family="gd",
-        equation="f = H s_t + η B_t s_t − M A_t s_t",
         parameters=step.numbers,
         eta=step.eta,
         eta_stderr=step.eta_stderr if step.eta_stderr == step.eta_stderr else None,

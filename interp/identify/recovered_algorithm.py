@@ -17,15 +17,15 @@ from interp.identify.estimates import Estimate
 from interp.identify.identification import Candidate
 from interp.models.specification import ModelSpec
 from interp.models.tasks import MatrixCompletion, Task
-from interp.results import Recovered, RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, ScalingLaw
+from interp.results import RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, RecoveredOmegas, ScalingLaw
 
 __all__ = ["describe_recovered"]
 
 
 def describe_recovered(
     chosen: Candidate, spec: ModelSpec, task: Task, law: ScalingLaw | None = None
-) -> Recovered:
-    """The chosen family, a scored one, as ``Recovered``; for matrix completion with what a layer sees of x, and with
+) -> RecoveredOmegas:
+    """The chosen family, a scored one, as data; for matrix completion with what a layer sees of x, and with
     the ``law`` that its steps follow if it is eagle."""
     assert chosen.fit is not None
     if isinstance(chosen.parametrisation, PreconditionedGD):
@@ -35,7 +35,6 @@ def describe_recovered(
         layers = _coefficients(chosen.parametrisation, chosen.fit)
     fields: dict[str, Any] = {
         "family": chosen.family.name,
-        "equation": _equation(chosen.family.formula, spec.residual),
         "parameters": chosen.parameters,
         "dim": task.dim,
         "context": task.context,
@@ -46,7 +45,7 @@ def describe_recovered(
         "layers": layers,
     }
     if not isinstance(task, MatrixCompletion):
-        return Recovered(**fields)
+        return RecoveredOmegas(**fields)
     eagle = law if law is not None and law.holds else None
     return RecoveredCompletion(
         **fields,
@@ -84,14 +83,6 @@ def _written(chosen: Candidate) -> tuple[list[Any] | None, ...]:
 
 def _basis(projector: Float[Tensor, "n n"]) -> list[Any]:
     return torch.linalg.eigh(projector).eigenvectors[:, -round(float(projector.trace())) :].tolist()
-
-
-def _equation(formula: str, residual: bool) -> str:
-    """The family's formula, which is that of a network with a residual stream, or the one without."""
-    if residual:
-        return formula
-    bare = formula.replace("x ← x + ", "x ← ").replace("y ← y + ", "y ← ")
-    return bare if "x ←" in bare else f"x ← 0;  {bare}"
 
 
 def _coefficients(family: BasisFamily, fit: Estimate) -> tuple[RecoveredLayer, ...]:

@@ -53,16 +53,17 @@ from interp.results.evidence import (
 from interp.results.probes import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
 from interp.results.recovered import (
     Certificate,
+    Channel,
     Disagreement,
+    Law,
     Recovered,
     RecoveredAlgorithm,
-    RecoveredCoefficient,
     RecoveredCompletion,
     RecoveredDescent,
     RecoveredForm,
     RecoveredHeads,
     RecoveredLayer,
-    RecoveredSequences,
+    RecoveredOmegas,
     RecoveredStep,
 )
 from interp.results.regression import (
@@ -89,6 +90,7 @@ from interp.results.sequences import (
     Sequences,
 )
 from interp.results.sweep import SweepRow
+from interp.results.update import Factor, RecoveredArray, RecoveredCoefficient, Term, Update
 
 __all__ = [
     "SCHEMA",
@@ -99,6 +101,7 @@ __all__ = [
     "Analysis",
     "Behaviour",
     "Certificate",
+    "Channel",
     "Check",
     "CheckpointInfo",
     "ClosedForm",
@@ -112,6 +115,7 @@ __all__ = [
     "Erasure",
     "Evidence",
     "Extraction",
+    "Factor",
     "Family",
     "FilterBin",
     "Form",
@@ -122,6 +126,7 @@ __all__ = [
     "ImplicitModel",
     "Interpolated",
     "Interpolation",
+    "Law",
     "LawPoint",
     "Layer",
     "LayerSwap",
@@ -143,13 +148,14 @@ __all__ = [
     "RankedNumber",
     "Recovered",
     "RecoveredAlgorithm",
+    "RecoveredArray",
     "RecoveredCoefficient",
     "RecoveredCompletion",
     "RecoveredDescent",
     "RecoveredForm",
     "RecoveredHeads",
     "RecoveredLayer",
-    "RecoveredSequences",
+    "RecoveredOmegas",
     "RecoveredStep",
     "Regression",
     "Remainder",
@@ -167,7 +173,9 @@ __all__ = [
     "Stress",
     "StressPoint",
     "SweepRow",
+    "Term",
     "Transplant",
+    "Update",
     "Verdict",
     "Weights",
 ]

@@ -14,7 +14,7 @@ from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.evidence import Evidence
 from interp.results.plain_data import from_plain, to_plain
 from interp.results.probes import ProbeScore
-from interp.results.recovered import Recovered, RecoveredCompletion
+from interp.results.recovered import RecoveredAlgorithm
 from interp.results.regression import Regression
 from interp.results.sequences import HeadBlocks, Sequences
 
@@ -150,7 +150,7 @@ class Analysis:
     preconditioners: tuple[Preconditioner, ...] = ()  # for the verdict preconditioned-gd
     regression: Regression | None = None  # None for a network that predicts nothing
     closed_form: ClosedForm | None = None  # for the task simple_regression
-    recovered: RecoveredCompletion | Recovered | None = None  # None when no family is recognized
+    recovered: RecoveredAlgorithm | None = None  # None when no family is recognized
     sequences: Sequences | None = None  # for causal models of linear dynamics
     completion: Completion | None = None  # for the task matrix_completion
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))

@@ -22,7 +22,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
 from interp.models.transformer import LinearTransformer
 from interp.provenance import seeds_of
-from interp.results import Certificate, Recovered
+from interp.results import Certificate, RecoveredOmegas
 from interp.results.plain_data import from_plain, to_plain
 
 PROMPTS = 256
@@ -43,7 +43,7 @@ def recovered(model: LinearTransformer) -> dict[str, Any]:
 
 
 def run(document: dict[str, Any], X: np.ndarray, y: np.ndarray, x_query: np.ndarray) -> float:
-    """The algorithm token by token, with loops, from the words of ``Recovered`` alone."""
+    """The algorithm token by token, with loops, from the words of ``RecoveredOmegas`` alone."""
     xs, ys, n = [*X, x_query], [*y, 0.0], len(X)
     s = {"1": 1.0, "1/n": 1 / n, "1/(n+1)": 1 / (n + 1)}.get(document["scale"], document["scale"])
     for layer in document["layers"]:
@@ -111,7 +111,7 @@ def test_the_algorithm_runs_from_the_document_alone(name: str, fields: dict[str,
     model = planted(name, **fields)
     document = recovered(model)
     assert document["family"] == name
-    assert from_plain(Recovered, document, "recovered").family == name
+    assert from_plain(RecoveredOmegas, document, "recovered").family == name
     for context in (8, 5):  # the scale follows the number of examples
         task = task_of({**(model.spec.task or {}), "context": context})
         drawn = task.sample(5, 99)

@@ -11,9 +11,9 @@ from interp.results import (
     ImplicitModel,
     Layer,
     Loss,
-    Recovered,
     RecoveredCoefficient,
     RecoveredLayer,
+    RecoveredOmegas,
     Split,
 )
 
@@ -109,11 +109,11 @@ def implicit(layer: int, layers: int) -> ImplicitModel:
     )
 
 
-def recovered(family: str, layers: tuple[Layer, ...]) -> Recovered:
+def recovered(family: str, layers: tuple[Layer, ...]) -> RecoveredOmegas:
     """The algorithm whose numbers are the refitted omegas of the layers."""
     names = ("yx",) if family == "gd" else ("xx", "xy", "yx", "yy")
     rows = [{name: c for name, c in layer.omega.items() if name in names and c.refit is not None} for layer in layers]
-    return Recovered(
+    return RecoveredOmegas(
         family=family,
         equation="",
         parameters=sum(map(len, rows)),

@@ -16,7 +16,7 @@ import torch
 from emitting import HOSTILE, assert_balanced, load
 
 from interp.reports.emission import emitted
-from interp.results import Certificate, Recovered, RecoveredCoefficient, RecoveredLayer
+from interp.results import Certificate, RecoveredCoefficient, RecoveredLayer, RecoveredOmegas
 
 DIM, CONTEXT = 3, 6
 NAMES = {
@@ -27,7 +27,7 @@ NAMES = {
 }
 
 
-def recovered(family: str = "diag", **changes: Any) -> Recovered:
+def recovered(family: str = "diag", **changes: Any) -> RecoveredOmegas:
     """Two layers; the last has no coefficients of x, which never reach the prediction."""
     rng = np.random.default_rng(0)
     layers = []
@@ -45,10 +45,10 @@ def recovered(family: str = "diag", **changes: Any) -> Recovered:
         "family": family, "equation": "", "parameters": 9, "dim": DIM, "context": CONTEXT, "keys": "context",
         "scale": "1", "residual": True, "sign": -1, "layers": tuple(layers),
     }  # fmt: skip
-    return Recovered(**{**fields, **changes})
+    return RecoveredOmegas(**{**fields, **changes})
 
 
-def expected(algorithm: Recovered, tokens: np.ndarray) -> float:
+def expected(algorithm: RecoveredOmegas, tokens: np.ndarray) -> float:
     """The algorithm on the tokens of one prompt as a product of block matrices, T = r I + the update of the table."""
     n = len(tokens) - 1
     s = {"1": 1.0, "1/n": 1 / n, "1/(n+1)": 1 / (n + 1)}.get(algorithm.scale, algorithm.scale)  # type: ignore[call-overload]
@@ -70,7 +70,7 @@ def expected(algorithm: Recovered, tokens: np.ndarray) -> float:
     return float(algorithm.sign * tokens[-1, DIM])
 
 
-def certificate(algorithm: Recovered, name: str = "model.safetensors") -> Certificate:
+def certificate(algorithm: RecoveredOmegas, name: str = "model.safetensors") -> Certificate:
     tokens = np.random.default_rng(1).normal(size=(3, CONTEXT + 1, DIM + 1)).astype(np.float32).astype(float)
     tokens[:, -1, -1] = 0.0
     predictions = np.array([expected(algorithm, prompt) for prompt in tokens])

@@ -13,7 +13,7 @@ from interp.reports.completion_findings import step_sentence
 from interp.reports.findings import at_least
 from interp.reports.html import render_report
 from interp.reports.open_questions import open_questions
-from interp.results import Analysis
+from interp.results import Analysis, RecoveredOmegas
 
 BASE = synthetic_analyses.analysis()
 
@@ -58,7 +58,7 @@ def test_prompts_that_were_not_tried() -> None:
 def test_only_numbers_of_the_algorithm_are_doubted() -> None:
     doubted = synthetic_analyses.disagreeing()
     assert "The exact value of ω_" in said(doubted)
-    assert doubted.recovered is not None
+    assert isinstance(doubted.recovered, RecoveredOmegas)
     emptied = tuple(dataclasses.replace(layer, coefficients={}) for layer in doubted.recovered.layers)
     without = dataclasses.replace(doubted, recovered=dataclasses.replace(doubted.recovered, layers=emptied))
     assert "exact value" not in said(without)
