@@ -26,15 +26,7 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
     with progress_line() as progress:
         progress("loading")
         from interp.checkpoints.canonical import write_checkpoint
-        from interp.models.training import (
-            EmbeddedRecipe,
-            SequenceRecipe,
-            Step,
-            load_recipe,
-            train,
-            train_embedded,
-            train_on_sequences,
-        )
+        from interp.models.training import Step, load_recipe, train
 
         plan = load_recipe(recipe)
         if seed is not None:
@@ -45,40 +37,26 @@ def command(recipe: str, out: str | None, seed: int | None, as_json: bool) -> No
         record = target.with_name(f"{target.name}.training")
 
         def watch(step: Step) -> None:
-            progress(f"{step.name}: iteration {step.iteration}, adjusted loss {step.loss:.6g}")
+            progress(f"{step.name}: iteration {step.iteration}, loss {step.loss:.6g}")
 
-        def follow(stage: int, step: int, loss: float) -> None:
-            progress(f"stage {stage}: step {step}, loss {loss:.4g}")
-
-        if isinstance(plan, EmbeddedRecipe):
-            use_one_thread()
-            made = train_embedded(plan, record=record, watch=lambda s, i, e: progress(f"{s}: {i}, error {e:.4g}"))
-            trained, measure, loss, count = made, "relative_error", made.error, {"seeds": len(made.seeds)}
-            words = f"mean squared error relative to the target's mean square, {made.prompts} fresh prompts"
-        elif not isinstance(plan, SequenceRecipe):
-            trained = train(plan, record=record, watch=watch)
-            measure, loss, count = "adjusted_loss", trained.adjusted_loss, {"iterations": trained.iterations}
-            words = f"half mean squared error above the optimum, {trained.prompts} fresh prompts"
-        else:
-            use_one_thread()
-            trained = train_on_sequences(plan, record=record, watch=follow)
-            measure, loss, count = "loss", trained.loss, {"steps": trained.steps}
-            words = f"half the squared error of the next state, {trained.prompts} fresh sequences"
+        use_one_thread()
+        trained = train(plan, record=record, watch=watch)
         write_checkpoint(trained.model, target)
+    measure = trained.measure
     if as_json:
         summary = {
             "recipe": plan.to_dict(),
             "checkpoint": str(target),
-            measure: loss,
+            measure.key: trained.loss,
             "stderr": trained.stderr,
             "prompts": trained.prompts,
-            **count,
+            **trained.effort,
             "seconds": trained.seconds,
         }
         click.echo(json.dumps(summary, indent=2))
         return
-    done = ", ".join(f"{value} {name}" for name, value in count.items())
+    done = ", ".join(f"{value} {name}" for name, value in trained.effort.items())
     click.echo(
-        f"{target}: {measure.replace('_', ' ')} {loss:.4g} +- {trained.stderr:.2g} ({words}), {done}, "
-        f"{trained.seconds:.0f} s"
+        f"{target}: {measure.key.replace('_', ' ')} {trained.loss:.4g} +- {trained.stderr:.2g} ({measure.words}, "
+        f"{trained.prompts} fresh {plan.task.words.prompt}s), {done}, {trained.seconds:.0f} s"
     )

@@ -19,7 +19,7 @@ from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
 from interp.families.channel_heads import BlockHeads
 from interp.identify.sequence_identification import Subject, chunk_of, predict_in_chunks
-from interp.models.training import SequenceRecipe, load_recipe, train_on_sequences
+from interp.models.training import Recipe, Step, load_recipe, train
 from interp.models.transformer import LinearTransformer
 from interp.papers.mesa_compression import BAR, COMPARED, mixed
 from interp.papers.mesa_rows import half_errors, row
@@ -34,33 +34,32 @@ EVERY = 250  # steps
 def training_rows(out: Path, seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
     """Trained anew, unless the networks of a training by the same recipe lie beside ``out``."""
     recipe = load_recipe(RECIPE)
-    assert isinstance(recipe, SequenceRecipe)
     networks = trained_along(recipe, out.with_name(f"{RECIPE}-training"), EVERY, progress)
     return curve_rows(RECIPE, recipe, networks, COMPARED, seed, progress)
 
 
 def trained_along(
-    recipe: SequenceRecipe, folder: Path, every: int, progress: Callable[[str], None]
+    recipe: Recipe, folder: Path, every: int, progress: Callable[[str], None]
 ) -> dict[int, LinearTransformer]:
     """The network every so many steps, from 0 to the last. They are kept in ``folder``, from which an interrupted
     training goes on."""
     folder.mkdir(parents=True, exist_ok=True)
     last = folder / f"{recipe.name}.safetensors"
-    steps = sum(stage.steps for stage in recipe.optimiser.stages)
+    lengths = [stage.steps for stage in recipe.optimiser.stages]
+    steps, begins = sum(lengths), {f"stage {k}": sum(lengths[:k]) for k in range(len(lengths))}
 
     def path(step: int) -> Path:
         return folder / f"step-{step:06d}.safetensors"
 
-    def keep(stage: int, step: int, Q: Tensor, P: Tensor) -> None:
-        done = sum(earlier.steps for earlier in recipe.optimiser.stages[:stage])
-        model = LinearTransformer(spec=recipe.spec, Q=Q.detach().contiguous(), P=P.detach().contiguous())
-        write_checkpoint(model, path(done + step))
+    def keep(step: Step) -> None:
+        progress(f"{recipe.name}, step {begins[step.name] + step.iteration} of {steps}: loss {step.loss:.4g}")
+        if step.weights is not None and step.iteration % every == 0:
+            weights = {name: value.detach().contiguous() for name, value in step.weights().items()}
+            model = LinearTransformer(spec=recipe.spec, Q=weights["Q"], P=weights["P"])
+            write_checkpoint(model, path(begins[step.name] + step.iteration))
 
     if not last.exists() or open_checkpoint(str(last)).model.spec.provenance.get("recipe") != recipe.to_dict():
-        trained = train_on_sequences(
-            recipe, record=folder / f"{recipe.name}.training", snapshot=keep, every=every,
-            watch=lambda stage, step, loss: progress(f"{recipe.name}, step {step} of {steps}: loss {loss:.4g}"),
-        )  # fmt: skip
+        trained = train(recipe, record=folder / f"{recipe.name}.training", watch=keep)
         write_checkpoint(trained.model, last)
     found = {step: open_checkpoint(str(path(step))).model for step in range(0, steps, every) if path(step).exists()}
     return {**found, steps: open_checkpoint(str(last)).model}
@@ -68,7 +67,7 @@ def trained_along(
 
 def curve_rows(
     name: str,
-    recipe: SequenceRecipe,
+    recipe: Recipe,
     networks: dict[int, LinearTransformer],
     sequences: int,
     seed: int,

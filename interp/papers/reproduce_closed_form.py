@@ -46,7 +46,7 @@ def _measure(wanted: list[str], out: Path) -> dict[str, Any]:
         use_one_thread()
         from interp.checkpoints.canonical import write_checkpoint
         from interp.models.atomic import write_atomically
-        from interp.models.training import EmbeddedRecipe, load_recipe, train_embedded
+        from interp.models.training import Step, load_recipe, train
         from interp.papers.closed_form import FORMS, measured_construction, seed_rows, shipped_results
 
         known = ("construction", *FORMS)
@@ -61,15 +61,15 @@ def _measure(wanted: list[str], out: Path) -> dict[str, Any]:
                 results["construction"] = measured_construction()
                 continue
             plan = load_recipe(f"closed-form-{name}")
-            assert isinstance(plan, EmbeddedRecipe)
-            record = out.with_name(f"{plan.name}.training")
-            trained = train_embedded(
-                plan, record=record, watch=lambda s, i, e, n=name: progress(f"{n}, {s}: {i}, error {e:.4g}")
-            )
+
+            def watch(step: Step, name: str = name) -> None:
+                progress(f"{name}, {step.name}: {step.iteration}, error {step.loss:.4g}")
+
+            trained = train(plan, record=out.with_name(f"{plan.name}.training"), watch=watch)
             write_checkpoint(trained.model, out.with_name(f"{plan.name}.safetensors"))
             progress(f"{name}: the verdict on every seed")
             provenance = {key: trained.model.spec.provenance[key] for key in ("recipe", "versions", "wall_seconds")}
-            results["seeds"][name] = {"rows": seed_rows(trained.seeds, "random"), "provenance": provenance}
+            results["seeds"][name] = {"rows": seed_rows(trained.others, "random"), "provenance": provenance}
             write_atomically(out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
         write_atomically(out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     return results

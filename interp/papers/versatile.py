@@ -16,11 +16,8 @@ from typing import Any
 
 from interp.models.atomic import write_atomically
 from interp.models.errors import UnreadableFile, UsageError, did_you_mean
-from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression
-from interp.models.training.recipe import Optimiser, Recipe
-from interp.models.training.run import train
-from interp.models.training.trained import Step, Trained
+from interp.models.training import Recipe, Step, Trained, train
 
 __all__ = ["PAPER", "Cell", "cells", "run_cells", "shipped_results"]
 
@@ -81,24 +78,16 @@ class Cell:
 
     def recipe(self) -> Recipe:
         task = NoisyRegression(dim=10, context=20, noise=NOISES[self.noise])
+        effort: dict[str, Any] = {}
         if self.family == "full":
-            effort = Optimiser(search_prompts=8192)
+            effort = {"search_prompts": 8192}
         elif self.noise == "u0":
             # the deep ones reach rounding on half of the prompts, and the search takes most of their time
             search, polish = (4096, 32768) if self.layers < 6 else (1024, 16384)
-            effort = Optimiser(
-                search_prompts=search, attempts=1, keep=4, search_iterations=100, prompts=(polish,), iterations=(60,)
-            )
-        else:
-            effort = Optimiser()
-        return Recipe(
-            name=self.name,
-            task=task,
-            spec=ModelSpec(tokens=(("x", task.dim), ("y", 1)), task=task.to_dict()),
-            parametrisation=FAMILIES[self.family],
-            layers=self.layers,
-            optimiser=effort,
-        )
+            effort = {"search_prompts": search, "attempts": 1, "keep": 4, "search_iterations": 100}
+            effort |= {"prompts": [polish], "iterations": [60]}
+        model = {"parametrisation": FAMILIES[self.family], "layers": self.layers}
+        return Recipe.from_dict({"name": self.name, "task": task.to_dict(), "model": model, "optimiser": effort})
 
 
 def cells(names: Iterable[str] = ()) -> tuple[Cell, ...]:

@@ -1,37 +1,32 @@
-"""Training from recipes: on Gram matrices, by second-order methods (matrix completion: by Adam); of causal models, on
-fresh sequences.
+"""Training from recipes: one run, recorded and resumed, and a method for each task.
 
 recipe = load_recipe("diag-l4-u5")
-trained = train(recipe)              # .model is a LinearTransformer; train_on_sequences for a SequenceRecipe,
-                                     # train_embedded for an EmbeddedRecipe
+trained = train(recipe)              # .model is a LinearTransformer
+
+A method says what a recipe for its task may state, how the weights are found, and what they are judged by
+(``interp.models.training.method``). Another task's method is a file that calls ``register_method``.
 """
 
-from interp.models.training.completion_recipe import CompletionRecipe
-from interp.models.training.embedded_recipe import EmbeddedOptimiser, EmbeddedRecipe
-from interp.models.training.embedded_run import TrainedEmbedded, train_embedded
-from interp.models.training.recipe import Optimiser, Recipe, load_recipe, recipe_names
-from interp.models.training.run import train
-from interp.models.training.sequence_recipe import SequenceOptimiser, SequenceRecipe
-from interp.models.training.sequence_run import TrainedOnSequences, train_on_sequences
-from interp.models.training.sequences import Stage
-from interp.models.training.trained import Step, Trained
+from interp.models.training import completion, embedded, search, sequences  # they register themselves
+from interp.models.training.method import METHODS, Measure, Method, Outcome, Step, method_of, register_method
+from interp.models.training.recipe import Recipe, load_recipe, recipe_names
+from interp.models.training.run import Trained, train
 
 __all__ = [
-    "CompletionRecipe",
-    "EmbeddedOptimiser",
-    "EmbeddedRecipe",
-    "Optimiser",
+    "METHODS",
+    "Measure",
+    "Method",
+    "Outcome",
     "Recipe",
-    "SequenceOptimiser",
-    "SequenceRecipe",
-    "Stage",
     "Step",
     "Trained",
-    "TrainedEmbedded",
-    "TrainedOnSequences",
+    "completion",
+    "embedded",
     "load_recipe",
+    "method_of",
     "recipe_names",
+    "register_method",
+    "search",
+    "sequences",
     "train",
-    "train_embedded",
-    "train_on_sequences",
 ]

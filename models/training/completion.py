@@ -15,252 +15,200 @@ rare, and in a plain mean one of them outweighs all others: it then leads the wa
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import platform
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
-import safetensors.torch
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-import interp
-from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError
 from interp.models.gram import HeadLayers, forward
-from interp.models.training.completion_recipe import CompletionRecipe
+from interp.models.tasks import MatrixCompletion
+from interp.models.training.adam import Moving, adam, clip_norm, half_cosine
 from interp.models.training.completion_sample import spread_prompts
+from interp.models.training.factored import Factored, Factors, Regime
+from interp.models.training.fields import COUNT, EVALUATED, POSITIVE, SEED, Table, ruled
+from interp.models.training.journal import Journal
+from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
 from interp.models.training.polishing import usual_mean
-from interp.models.training.search import balanced
-from interp.models.training.trained import EVALUATION_SEED, Step, Trained
-from interp.models.transformer import LinearTransformer
+from interp.models.training.recipe import Recipe
 
-__all__ = ["fit"]
+__all__ = ["Completing", "OnFreshPrompts"]
 
-KEEP_EVERY = 200  # steps, some seconds of work: then the network is judged and the state is saved
+KEEP_EVERY = 200  # steps, some seconds of work: then the network is judged
 SHOW_EVERY = 50
 JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
 UNUSUAL = 1e-6  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
 CHUNK = 8192  # prompts in memory at a time, when scoring
 EXPLODED = 1e6  # a prompt with a token entry above it stays as it is, and has a gradient, where float32 would overflow
 
-Factors = Mapping[str, Float[Tensor, "layer 1 ..."]]  # what is trained, see ``CompletionRecipe.heads``
+
+@dataclass(frozen=True, kw_only=True)
+class OnFreshPrompts(Table):
+    """How hard to look: Adam at a constant rate that falls to 2 % by a half cosine over the last 60 % of the steps."""
+
+    title: ClassVar[str] = "optimiser"
+    seed: int = ruled(SEED, 0)
+    steps: int = ruled(COUNT, 8_000)
+    batch: int = ruled(COUNT, 512)  # half of them plain, half with a larger |A| (see ``completion_sample``)
+    rate: float = ruled(POSITIVE, 2e-3)
+    clip: float = ruled(POSITIVE, 0.1)  # of the gradient's 2-norm
+    cap: float = ruled(
+        POSITIVE, 1.0
+    )  # of losses, over the target's mean square: above it they count by their logarithm
+    initial: float = ruled(POSITIVE, 0.1)  # standard deviation of the random factors
+    evaluation_prompts: int = ruled(EVALUATED, 65_536)
+
+    def rate_at(self, step: int) -> float:
+        late = max(0.0, (step / self.steps - 0.4) / 0.6)
+        return self.rate * (0.02 + 0.98 * half_cosine(late))
+
+
+class Completing(Method):
+    """From random factors, by Adam on fresh prompts."""
+
+    model = Regime
+    optimiser = OnFreshPrompts
+    measure = Measure(
+        key="adjusted_loss",
+        unit="half the mean squared entry of the error",
+        words="half mean squared error above the optimum",
+    )
+    remedy = "lower optimiser.rate or raise optimiser.steps"
+
+    def defaults(self, task: MatrixCompletion, model: Regime) -> dict[str, Any]:
+        return {"tokens": [["x", task.dim], ["y", task.outputs]]}
+
+    def fits(self, recipe: Recipe) -> None:
+        recipe.model.fits(recipe.task)
+
+    def search(self, recipe: Recipe, journal: Journal) -> Outcome:
+        plan, training = recipe.optimiser, Training(recipe)
+        start = training.factored.initial(plan.initial, plan.seed)
+
+        def shown(state: Kept) -> Step | None:
+            return (
+                None if state.iteration % SHOW_EVERY else Step(name="adam", iteration=state.iteration, loss=state.loss)
+            )
+
+        end = journal.run("adam", Kept(values=start, best=start, loss=math.nan), training.work, shown)
+        P, Q = training.factored.weights(end.best)
+        return Outcome(weights={"Q": Q, "P": P}, effort={"iterations": journal.iterations})
+
+    def losses(self, recipe: Recipe, weights: Weights, seed: int) -> tuple[Float[Tensor, " prompt"], dict[str, Any]]:
+        """The network as it is kept, in float32, on prompts in float64."""
+        layers = HeadLayers(P=weights["P"].double(), Q=weights["Q"].double(), scale=1.0, residual=1.0)
+        label, rows, count = recipe.spec.channel("y").indices, [], recipe.optimiser.evaluation_prompts
+        for number, first in enumerate(range(0, count, CHUNK)):
+            drawn = recipe.task.sample(min(CHUNK, count - first), _seed(seed, number))
+            grams = drawn.grams(recipe.spec)
+            read = -forward(layers, grams.gram, grams.query).queries[-1][..., label]
+            guesses = (read, torch.zeros_like(read), recipe.task.oracle(drawn))
+            rows.append(torch.stack([(guess - drawn.D).square().mean((1, 2)) for guess in guesses], 1))
+        errors = torch.cat(rows)
+        mse, null, optimum = errors.mean(0).tolist()
+        mses = {"network": mse, "predicting zero": null, "optimum": optimum}
+        return 0.5 * (errors[:, 0] - errors[:, 2]), {"mse": mses}
+
+
+register_method(MatrixCompletion.name, Completing())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Kept(Moving):
+    """With the ``best`` factors so far, of a mean error of ``least``; ``loss`` is a running mean."""
+
+    best: tuple[Tensor, ...]
+    least: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
+class Batch:
     tokens: Float[Tensor, "prompt token D"]  # context first
     context: int
     target: Float[Tensor, "prompt query output"]
     weight: Float[Tensor, " prompt"]
 
-    def __getitem__(self, index: slice | Tensor) -> _Batch:
-        return _Batch(self.tokens[index], self.context, self.target[index], self.weight[index])
+    def __getitem__(self, index: slice | Tensor) -> Batch:
+        return Batch(self.tokens[index], self.context, self.target[index], self.weight[index])
 
 
-@dataclass(eq=False)
-class _Kept:
-    """The best network so far."""
+class Training:
+    """The objective of one run."""
 
-    value: float
-    factors: dict[str, Tensor]
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe, self.plan = recipe, recipe.optimiser
+        self.factored = Factored(recipe.model, recipe.task)
+        self.judge = self.batch(JUDGE, JUDGE_SEED, 0)
+        self.cap = self.plan.cap * float((self.judge.weight * self.judge.target.square().mean((1, 2))).mean())
 
+    def batch(self, count: int, seed: int, step: int) -> Batch:
+        drawn, weight = spread_prompts(self.recipe.task, count, _seed(seed, step))
+        tokens = torch.cat(drawn.inputs(self.recipe.spec), 1)
+        return Batch(tokens.float(), drawn.context, drawn.D.float(), weight.float())
 
-def _batch(recipe: CompletionRecipe, count: int, seed: int, step: int) -> _Batch:
-    own = int(np.random.SeedSequence((seed, step)).generate_state(1)[0])
-    drawn, weight = spread_prompts(recipe.task, count, own)
-    tokens = torch.cat(drawn.inputs(recipe.spec), 1)
-    return _Batch(tokens.float(), drawn.context, drawn.D.float(), weight.float())
+    def errors(self, trained: Factors, batch: Batch) -> Float[Tensor, " prompt"]:
+        """The mean squared entry of the error of every prompt. The weights stay in factors: that is cheaper than on
+        Gram matrices, for there are no more tokens than coordinates."""
+        tokens, seen = batch.tokens, self.factored.read_masks()
+        W_Q, W_K, W_P, W_V = self.factored.heads(trained)
+        W_Q, W_K, W_V = W_Q * seen, W_K * seen, W_V * seen
+        for layer in range(len(W_Q)):
+            # Zeros get no update, and no gradient that is not finite.
+            moving = torch.where(tokens.detach().abs().amax((1, 2), keepdim=True) < EXPLODED, tokens, 0.0)
+            keys = moving[:, : batch.context]
+            for head in range(W_Q.shape[1]):
+                scores = (moving @ W_Q[layer, head]) @ (keys @ W_K[layer, head]).mT
+                tokens = tokens + scores @ ((keys @ W_V[layer, head]) @ W_P[layer, head].mT)
+        read = -tokens[:, batch.context :, self.recipe.spec.channel("y").indices]
+        return (read - batch.target).square().mean((1, 2))
 
-
-def _errors(recipe: CompletionRecipe, factors: Factors, batch: _Batch) -> Float[Tensor, " prompt"]:
-    """The mean squared entry of the error of every prompt. The weights stay in factors: that is cheaper than on Gram
-    matrices, for there are no more tokens than coordinates."""
-    tokens, seen, heads = batch.tokens, recipe.read_masks(), recipe.heads(factors)
-    (W_Q, W_K, W_V), W_P = (heads[name] * seen for name in ("W_Q", "W_K", "W_V")), heads["W_P"]
-    for layer in range(recipe.layers):
-        # Zeros get no update, and no gradient that is not finite.
-        moving = torch.where(tokens.detach().abs().amax((1, 2), keepdim=True) < EXPLODED, tokens, 0.0)
-        keys = moving[:, : batch.context]
-        for head in range(W_Q.shape[1]):
-            scores = (moving @ W_Q[layer, head]) @ (keys @ W_K[layer, head]).mT
-            tokens = tokens + scores @ ((keys @ W_V[layer, head]) @ W_P[layer, head].mT)
-    read = -tokens[:, batch.context :, recipe.spec.channel("y").indices]
-    return (read - batch.target).square().mean((1, 2))
-
-
-def _weights(recipe: CompletionRecipe, factors: Factors) -> tuple[Tensor, Tensor]:
-    """(P, Q), of equal size in every head and with a positive trace of Q; what is never read, and so never trained, is
-    0."""
-    seen, heads = recipe.read_masks(), recipe.heads(factors)
-    P = heads["W_P"] @ (heads["W_V"] * seen).mT
-    Q = (heads["W_Q"] * seen) @ (heads["W_K"] * seen).mT
-    P[-1][:, recipe.spec.channel("x").indices] = 0.0
-    sign = torch.where(Q.diagonal(dim1=-2, dim2=-1).sum(-1) < 0, -1.0, 1.0)[..., None, None]
-    return balanced(sign * P, sign * Q)
-
-
-def fit(
-    recipe: CompletionRecipe,
-    record: Path | None = None,
-    keep_record: bool = False,
-    watch: Callable[[Step], None] = lambda step: None,
-) -> Trained:
-    """Train by the recipe. With ``record`` the state is kept in that file, so that an interrupted run goes on from
-    there, with the steps since it was last saved taken again, and ends with the same weights.
-
-    Raises UsageError when the record belongs to another recipe, or the training diverged.
-    """
-    plan = recipe.optimiser
-    factors = {name: value.requires_grad_() for name, value in recipe.initial().items()}
-    optimiser = torch.optim.Adam(factors.values(), lr=plan.rate)
-    judge = _batch(recipe, JUDGE, JUDGE_SEED, 0)
-    cap = plan.cap * float((judge.weight * judge.target.square().mean((1, 2))).mean())
-    kept = _Kept(math.inf, {name: value.detach().clone() for name, value in factors.items()})
-    first, spent = _resume(record, recipe, factors, optimiser, kept)
-    started, running = time.monotonic(), math.nan
-    for step in range(first, plan.steps):
-        value = _descend(recipe, factors, optimiser, step, cap)
-        # from the first batch that does not overflow
-        running = 0.98 * running + 0.02 * min(value, 10 * running) if math.isfinite(running) else value
-        if (step + 1) % KEEP_EVERY == 0 or step + 1 == plan.steps:
-            _judge(recipe, factors, judge, kept)
-            if record is not None:
-                _save(record, recipe, factors, optimiser, kept, step + 1, spent + time.monotonic() - started)
-        if (step + 1) % SHOW_EVERY == 0:
-            watch(Step(name="adam", iteration=step + 1, loss=running))
-    seconds = spent + time.monotonic() - started
-    trained = _evaluated(recipe, *_weights(recipe, kept.factors), seconds)
-    if not math.isfinite(trained.adjusted_loss):
-        raise UsageError(
-            f"the network trained by recipe {recipe.name!r} has a loss of {trained.adjusted_loss} on fresh prompts, "
-            "expected a finite one; lower optimiser.rate or raise optimiser.steps"
-        )
-    if record is not None and not keep_record:
-        record.unlink(missing_ok=True)
-    return trained
-
-
-def _descend(recipe: CompletionRecipe, factors: Factors, optimiser: torch.optim.Adam, step: int, cap: float) -> float:
-    """One step; returns half the (cautious, tamed) mean error on its batch, before it."""
-    batch = _batch(recipe, recipe.optimiser.batch, recipe.optimiser.seed, step)
-    errors = _errors(recipe, factors, batch)
-    finite = torch.isfinite(errors.detach())
-    if not bool(finite.all()):  # what overflows float32 has no gradient
+    def objective(self, step: int, trained: Factors) -> Tensor | None:
+        """The cautious, tamed mean error on the batch of that number; None when it overflows on every prompt."""
+        batch = self.batch(self.plan.batch, self.plan.seed, step)
+        errors = self.errors(trained, batch)
+        finite = torch.isfinite(errors.detach())
         if not bool(finite.any()):
-            return math.inf
-        batch = batch[finite]
-        errors = _errors(recipe, factors, batch)
-    weight = batch.weight.sqrt()
-    loss = (weight * cap * (errors / cap).log1p()).sum() / weight.sum()
-    optimiser.zero_grad()
-    loss.backward()
-    norm = torch.nn.utils.clip_grad_norm_(list(factors.values()), recipe.optimiser.clip)
-    for group in optimiser.param_groups:
-        group["lr"] = recipe.optimiser.rate_at(step)
-    if bool(torch.isfinite(norm)):
-        optimiser.step()
-    return 0.5 * float(loss.detach())
+            return None
+        if not bool(finite.all()):  # what overflows float32 has no gradient
+            batch = batch[finite]
+            errors = self.errors(trained, batch)
+        weight = batch.weight.sqrt()
+        return (weight * self.cap * (errors / self.cap).log1p()).sum() / weight.sum()
+
+    def work(self, start: Kept, note: Callable[[Kept], None]) -> Kept:
+        now = start
+
+        def seen(moving: Moving) -> None:
+            nonlocal now
+            now = self.judged(Kept(**vars(moving) | {"best": now.best, "least": now.least, "loss": _mean(now, moving)}))
+            note(now)
+
+        adam(
+            start, self.objective, steps=self.plan.steps, rate=self.plan.rate_at, limit=clip_norm(self.plan.clip),
+            watch=seen,
+        )  # fmt: skip
+        return now
+
+    @torch.no_grad()
+    def judged(self, state: Kept) -> Kept:
+        """With these factors as the best, if they are: asked now and then, and at the end."""
+        if state.iteration % KEEP_EVERY and state.iteration != self.plan.steps:
+            return state
+        count = len(self.judge.weight)
+        parts = [self.errors(state.values, self.judge[i : i + 1024]) for i in range(0, count, 1024)]
+        value = usual_mean(torch.cat(parts).double(), self.judge.weight.double(), UNUSUAL)
+        return replace(state, best=state.values, least=value) if value < state.least else state
 
 
-def _judge(recipe: CompletionRecipe, factors: Factors, sample: _Batch, kept: _Kept) -> None:
-    """Keep the network if it is the best so far."""
-    with torch.no_grad():
-        parts = [_errors(recipe, factors, sample[i : i + 1024]) for i in range(0, len(sample.weight), 1024)]
-    value = usual_mean(torch.cat(parts).double(), sample.weight.double(), UNUSUAL)
-    if value < kept.value:
-        kept.value = value
-        kept.factors = {name: weights.detach().clone() for name, weights in factors.items()}
+def _mean(now: Kept, moving: Moving) -> float:
+    """Half the loss, as a running mean that begins with the first batch that does not overflow."""
+    loss = 0.5 * moving.loss
+    return 0.98 * now.loss + 0.02 * min(loss, 10 * now.loss) if math.isfinite(now.loss) else loss
 
 
-def _evaluated(recipe: CompletionRecipe, P: Tensor, Q: Tensor, seconds: float) -> Trained:
-    """The network as it will be kept, in float32, on fresh prompts in float64."""
-    layers = HeadLayers(P=P.double(), Q=Q.double(), scale=1.0, residual=1.0)
-    label, rows, left = recipe.spec.channel("y").indices, [], recipe.optimiser.evaluation_prompts
-    for number, start in enumerate(range(0, left, CHUNK)):
-        seed = int(np.random.SeedSequence((EVALUATION_SEED + recipe.optimiser.seed, number)).generate_state(1)[0])
-        drawn = recipe.task.sample(min(CHUNK, left - start), seed)
-        grams = drawn.grams(recipe.spec)
-        read = -forward(layers, grams.gram, grams.query).queries[-1][..., label]
-        guesses = (read, torch.zeros_like(read), recipe.task.oracle(drawn))
-        rows.append(torch.stack([(guess - drawn.D).square().mean((1, 2)) for guess in guesses], 1))
-    errors = torch.cat(rows)
-    mse, null, optimum = errors.mean(0).tolist()
-    excess = 0.5 * (errors[:, 0] - errors[:, 2])
-    mean, stderr = float(excess.mean()), float(excess.std()) / len(excess) ** 0.5
-    provenance = {
-        "recipe": recipe.to_dict(),
-        "adjusted_loss": {
-            "mean": mean, "stderr": stderr, "prompts": len(excess), "unit": "half the mean squared entry of the error"
-        },
-        "mse": {"network": mse, "predicting zero": null, "optimum": optimum},
-        "iterations": recipe.optimiser.steps,
-        "wall_seconds": round(seconds, 1),
-        "versions": {
-            "interp-probe": interp.__version__, "torch": torch.__version__, "python": platform.python_version()
-        },
-    }  # fmt: skip
-    spec = dataclasses.replace(recipe.spec, provenance=provenance)
-    return Trained(
-        model=LinearTransformer(spec=spec, P=P.contiguous(), Q=Q.contiguous()),
-        adjusted_loss=mean,
-        stderr=stderr,
-        prompts=len(excess),
-        iterations=recipe.optimiser.steps,
-        seconds=seconds,
-    )
-
-
-def _save(
-    record: Path,
-    recipe: CompletionRecipe,
-    factors: Factors,
-    optimiser: torch.optim.Adam,
-    kept: _Kept,
-    step: int,
-    seconds: float,
-) -> None:
-    tensors = {f"{name}.kept": value for name, value in kept.factors.items()}
-    for name, value in factors.items():
-        state = optimiser.state[value]
-        tensors |= {name: value.detach()}
-        if state:  # not before the first step that does not overflow
-            tensors |= {f"{name}.first": state["exp_avg"], f"{name}.second": state["exp_avg_sq"]}
-    taken = max((int(state["step"]) for state in optimiser.state.values()), default=0)
-    fields = {"recipe": repr(recipe.to_dict()), "step": str(step), "taken": str(taken), "seconds": repr(seconds)}
-    fields["kept"] = repr(kept.value)
-    write_atomically(record, safetensors.torch.save({k: v.contiguous() for k, v in tensors.items()}, metadata=fields))
-
-
-def _resume(
-    record: Path | None, recipe: CompletionRecipe, factors: Factors, optimiser: torch.optim.Adam, kept: _Kept
-) -> tuple[int, float]:
-    """The step to go on with and the seconds spent so far; weights, moments and the best network are filled in."""
-    if record is None or not record.exists():
-        return 0, 0.0
-    try:
-        file = safetensors.safe_open(record, framework="pt")
-    except (safetensors.SafetensorError, OSError) as error:
-        raise UnreadableFile(f"{record} is no record of a training run ({error}); remove it to start anew") from error
-    with file:
-        fields = file.metadata() or {}
-        if fields.get("recipe") != repr(recipe.to_dict()):
-            raise UsageError(f"{record} is the record of another recipe; remove it or choose another --out")
-        step, taken = int(fields["step"]), float(fields["taken"])
-        for name, value in factors.items():
-            with torch.no_grad():
-                value.copy_(file.get_tensor(name))
-            kept.factors[name] = file.get_tensor(f"{name}.kept")
-            if taken:
-                optimiser.state[value] = {
-                    "step": torch.tensor(taken),
-                    "exp_avg": file.get_tensor(f"{name}.first"),
-                    "exp_avg_sq": file.get_tensor(f"{name}.second"),
-                }
-        kept.value = float(fields["kept"])
-    return step, float(fields["seconds"])
+def _seed(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])

@@ -14,26 +14,136 @@ prediction, two layers, two heads, width 4). The paper's optimiser and weight of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.embedded import run
+from interp.models.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts, SimpleRegression
+from interp.models.tasks.simple_regression import CHANNELS
+from interp.models.training.adam import Moving, adam, half_cosine, warm_up
+from interp.models.training.fields import AMOUNT, COUNT, EVALUATED, SEED, Table, ruled
+from interp.models.training.journal import Journal
+from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
+from interp.models.training.recipe import Recipe
 
-__all__ = ["Shapes", "Stochastic", "adam", "initial", "polish", "prune", "relative_error"]
+__all__ = ["Embedded", "Shapes", "initial", "moved", "polish", "prune", "relative_error"]
 
 WARM_UP = 200  # steps in which Adam's rate rises from 0
 LAST = 0.01  # share of the rate that is left at the end
 GRADIENT = 1.0  # largest norm of a seed's gradient
 CHUNK = 1024  # prompts whose derivatives are held at a time
+CHECKED = 8192  # prompts that seeds are compared on
+SMOOTH = (1e-3, 1e-4)  # of |w|, in the two halves of a polish
 REFUSALS = 12  # shorter steps that are tried before a polish ends
 PRUNED = 0.06  # share of the weights left that one round takes out …
 GROWTH = 1.25  # … while the error stays within this factor of that of the full network
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers(Table):
+    """``width``: of the embedded tokens."""
+
+    title: ClassVar[str] = "model"
+    layers: int = ruled(COUNT, 2)
+    heads: int = ruled(COUNT, 2)
+    width: int = ruled(COUNT, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManySeeds(Table):
+    """How the weights are found."""
+
+    title: ClassVar[str] = "optimiser"
+    seed: int = ruled(SEED, 0)
+    seeds: int = ruled(COUNT, 12)  # networks trained from random weights, of which the best is kept
+    initial_std: float = ruled(AMOUNT, 0.5)
+    steps: int = ruled(COUNT, 4000)  # of Adam
+    rate: float = ruled(AMOUNT, 0.01)
+    batch: int = ruled(COUNT, 128)
+    l1: float = ruled(AMOUNT, 1e-5)
+    polish_prompts: int = ruled(COUNT, 3072)
+    polish_iterations: int = ruled(COUNT, 150)
+    prune_iterations: int = ruled(COUNT, 12)  # after every round of pruning
+    evaluation_prompts: int = ruled(EVALUATED, 65_536)
+
+
+class Embedded(Method):
+    """Many seeds at once by Adam, each polished, the best one pruned."""
+
+    model = Layers
+    described = ("attention", "layernorm")
+    optimiser = ManySeeds
+    measure = Measure(
+        key="relative_error",
+        unit="E (f - yhat)^2 / E yhat^2",
+        words="mean squared error relative to the target's mean square",
+    )
+    remedy = "lower optimiser.rate"
+
+    def defaults(self, task: SimpleRegression, model: Layers) -> dict[str, Any]:
+        return {
+            "tokens": CHANNELS,
+            "attention": {"keys": "context", "scale": "1/n"},
+            "readout": {"channel": "y", "sign": 1, "flat": True},
+            "embedding": model.width,
+            "layernorm": {},
+        }
+
+    def fits(self, recipe: Recipe) -> None:
+        pass
+
+    def search(self, recipe: Recipe, journal: Journal) -> Outcome:
+        plan, task, shapes = recipe.optimiser, recipe.task, Shapes.of(recipe)
+        start = initial(shapes, plan.initial_std, plan.seeds, plan.seed).float()
+        seeds = journal.run("adam", Moving(values=(start,)), lambda now, note: moved(shapes, plan, now, note)).values[0]
+        fixed, checked = task.sample(plan.polish_prompts, plan.seed * 7 + 1), task.sample(CHECKED, plan.seed * 7 + 2)
+        polished = [_polished(shapes, plan, fixed, journal, f"polish {k}", theta) for k, theta in enumerate(seeds)]
+        errors = [relative_error(shapes, theta, checked) for theta in polished]
+        order = sorted(range(len(errors)), key=lambda k: errors[k] if math.isfinite(errors[k]) else math.inf)
+        if not math.isfinite(errors[order[0]]):
+            raise UsageError(f"no seed of recipe {recipe.name!r} has a finite error; {self.remedy}")
+
+        def pruned(now: Settled, note: Callable[[Settled], None]) -> Settled:
+            def watch(left: int, error: float) -> None:
+                journal.watch(Step(name="prune", iteration=left, loss=error))
+
+            return Settled(prune(shapes, now.theta, fixed, checked, iterations=plan.prune_iterations, watch=watch))
+
+        best = journal.run("prune", Settled(polished[order[0]]), pruned).theta
+        others = tuple(
+            Outcome(weights=shapes.weights(polished[k]), facts={"start": "random", "seed": k}) for k in order
+        )
+        return Outcome(
+            weights=shapes.weights(best),
+            effort={"seeds": len(order)},
+            facts={"start": "random", "seed": order[0], "weights_left": int((best != 0).sum())},
+            others=others,
+        )
+
+    def losses(self, recipe: Recipe, weights: Weights, seed: int) -> tuple[Float[Tensor, " prompt"], dict[str, Any]]:
+        shapes, prompts = Shapes.of(recipe), recipe.task.sample(recipe.optimiser.evaluation_prompts, seed)
+        target = prompts.least_squares().prediction
+        error = shapes.run(weights, _tokens(prompts, shapes.spec)) - target
+        return error.square() / target.square().mean(), {}
+
+
+register_method(SimpleRegression.name, Embedded())
+
+
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """One seed where a part of the run has left it."""
+
+    theta: Float[Tensor, " parameter"]
+    iteration: int = 0
+    loss: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +154,10 @@ class Shapes:
     task: SimpleRegression
     layers: int
     heads: int
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Shapes:
+        return cls(recipe.spec, recipe.task, recipe.layers, recipe.model.heads)
 
     @property
     def sizes(self) -> Mapping[str, tuple[int, ...]]:
@@ -69,9 +183,12 @@ class Shapes:
         return torch.cat([part.flatten() for part in parts]).double()
 
     def predict(self, theta: Tensor, tokens: Float[Tensor, "*batch token 3"]) -> Float[Tensor, "*batch"]:
+        return self.run(self.weights(theta), tokens)
+
+    def run(self, weights: Weights, tokens: Float[Tensor, "*batch token 3"]) -> Float[Tensor, "*batch"]:
         n = self.task.context
         keys = n if self.spec.attention.keys == "context" else n + 1
-        return run(self.spec, self.weights(theta), tokens, keys, self.spec.attention.factor(n)).prediction
+        return run(self.spec, weights, tokens, keys, self.spec.attention.factor(n)).prediction
 
 
 def _tokens(prompts: SimplePrompts, spec: ModelSpec) -> Float[Tensor, "prompt token 3"]:
@@ -92,56 +209,46 @@ def initial(shapes: Shapes, std: float, seeds: int, seed: int) -> Float[Tensor, 
     return torch.stack(rows)
 
 
-# --- Adam, all seeds at once -----------------------------------------------------------------------------------------
+def moved(shapes: Shapes, plan: ManySeeds, start: Moving, watch: Callable[[Moving], None]) -> Moving:
+    """All seeds by Adam, on fresh prompts, the same for all. A seed that overflows stands still."""
+    mean_square = float(shapes.task.sample(4096, plan.seed).least_squares().prediction.square().mean())
+    penalty = plan.l1 * shapes.penalised.float()
 
-
-@dataclass(frozen=True, eq=False)
-class Stochastic:
-    """All seeds, Adam's moments, and the steps made."""
-
-    theta: Float[Tensor, "seed parameter"]
-    first: Float[Tensor, "seed parameter"]
-    second: Float[Tensor, "seed parameter"]
-    step: int = 0
-
-
-def adam(
-    shapes: Shapes,
-    start: Stochastic,
-    *,
-    steps: int,
-    rate: float,
-    batch: int,
-    l1: float,
-    seed: int,
-    watch: Callable[[Stochastic, Float[Tensor, " seed"]], None] = lambda now, loss: None,
-) -> Stochastic:
-    """``steps`` steps in all, from wherever ``start`` is; every step draws its own prompts, the same for all seeds."""
-    mean_square = _mean_square(shapes.task, seed)
-    penalty = l1 * shapes.penalised.float()
-    now = replace(start, theta=start.theta.float(), first=start.first.float(), second=start.second.float())
-
-    def objective(theta: Tensor, tokens: Tensor, target: Tensor) -> Tensor:
+    def one(theta: Tensor, tokens: Tensor, target: Tensor) -> Tensor:
         error = (shapes.predict(theta, tokens) - target).square().mean()
         return 0.5 * error / mean_square + (penalty * theta.abs()).sum()
 
-    gradient = torch.func.vmap(torch.func.grad_and_value(objective), (0, None, None))
-    for step in range(start.step, steps):
-        drawn = shapes.task.sample(batch, (seed * 1_000_003 + step) % 2**63)
+    def objective(step: int, values: Sequence[Tensor]) -> Tensor:
+        drawn = shapes.task.sample(plan.batch, (plan.seed * 1_000_003 + step) % 2**63)
         tokens, target = _tokens(drawn, shapes.spec).float(), drawn.least_squares().prediction.float()
-        g, loss = gradient(now.theta, tokens, target)
-        g = torch.nan_to_num(g)  # a seed that overflows stands still, and does not become NaN
-        g = g * (GRADIENT / g.norm(dim=1, keepdim=True).clamp_min(GRADIENT))
-        first, second = torch.lerp(now.first, g, 0.1), torch.lerp(now.second, g * g, 0.001)
-        level = rate * min(1.0, (step + 1) / WARM_UP) * (0.5 * (1 + math.cos(math.pi * step / steps)) + LAST)
-        move = first / (1 - 0.9 ** (step + 1)) / ((second / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8)
-        now = Stochastic(now.theta - level * move, first, second, step + 1)
-        watch(now, loss)
-    return now
+        return torch.func.vmap(one, (0, None, None))(values[0], tokens, target)
+
+    def limit(values: Sequence[Tensor]) -> bool:
+        (gradient,) = (value.grad for value in values)
+        assert gradient is not None
+        gradient.nan_to_num_()
+        gradient *= GRADIENT / gradient.norm(dim=1, keepdim=True).clamp_min(GRADIENT)
+        return True
+
+    def rate(step: int) -> float:
+        return plan.rate * warm_up(step, WARM_UP) * (half_cosine(step / plan.steps) + LAST)
+
+    return adam(start, objective, steps=plan.steps, rate=rate, limit=limit, watch=watch)
 
 
-def _mean_square(task: SimpleRegression, seed: int) -> float:
-    return float(task.sample(4096, seed).least_squares().prediction.square().mean())
+def _polished(
+    shapes: Shapes, plan: ManySeeds, prompts: SimplePrompts, journal: Journal, name: str, theta: Tensor
+) -> Float[Tensor, " parameter"]:
+    def work(now: Settled, note: Callable[[Settled], None]) -> Settled:
+        theta = now.theta
+        for smooth in SMOOTH:
+            theta = polish(
+                shapes, theta, prompts, l1=plan.l1, iterations=plan.polish_iterations // 2, smooth=smooth,
+                watch=lambda k, loss: journal.watch(Step(name=name, iteration=k, loss=loss)),
+            )  # fmt: skip
+        return Settled(theta)
+
+    return journal.run(name, Settled(theta.double()), work).theta
 
 
 # --- Levenberg-Marquardt, one seed at a time -------------------------------------------------------------------------

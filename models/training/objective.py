@@ -24,7 +24,7 @@ from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
 
-__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss", "one_core_a_chunk", "tamed_losses"]
+__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
 
 Part = TypeVar("Part")
 
@@ -66,7 +66,11 @@ def adjusted_losses(
     family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample
 ) -> Float[Tensor, " prompt"]:
     """The adjusted loss of every prompt."""
-    layers = family.maps(theta)
+    return losses_of(family.maps(theta), sample)
+
+
+def losses_of(layers: LayerMaps, sample: Sample) -> Float[Tensor, " prompt"]:
+    """The adjusted loss of every prompt, of a network of these layers."""
     return torch.cat(_over_chunks(sample, lambda chunk: _run(layers, chunk)[2]))
 
 

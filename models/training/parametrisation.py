@@ -23,6 +23,7 @@ from interp.models.errors import LayoutError, did_you_mean
 from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps
 
 __all__ = [
+    "FIXED_HEADS",
     "PARAMETRISATIONS",
     "Dense",
     "Diagonal",
@@ -30,6 +31,7 @@ __all__ = [
     "OmegaLayers",
     "Omegas",
     "Parametrisation",
+    "balanced",
     "parametrisation",
 ]
 
@@ -234,13 +236,14 @@ class Merged(Parametrisation):
 
 
 PARAMETRISATIONS = ("gd++", "diag", "free", "full", "merged")
+FIXED_HEADS = {"gd++": 1, "free": 2, "merged": 1}
 
 
 def parametrisation(name: str, *, dim: int, heads: int, scale: float, residual: float) -> Parametrisation:
     """The parametrisation of that name. Raises LayoutError for another name, or a number of heads it cannot have."""
     if name not in PARAMETRISATIONS:
         raise LayoutError(f"model.parametrisation is {name!r}; {did_you_mean(str(name), PARAMETRISATIONS)}")
-    fixed_heads = {"gd++": 1, "free": 2, "merged": 1}.get(name)
+    fixed_heads = FIXED_HEADS.get(name)
     if fixed_heads is not None and heads != fixed_heads:
         raise LayoutError(f"model.heads is {heads} for parametrisation {name!r}, expected {fixed_heads}")
     if name == "diag":
@@ -250,3 +253,10 @@ def parametrisation(name: str, *, dim: int, heads: int, scale: float, residual: 
     if name == "merged":
         return Merged(dim, scale, residual)
     return Omegas(dim, scale, residual, momentum=name == "free")
+
+
+def balanced(P: Float[Tensor, "layer head D D"], Q: Float[Tensor, "layer head D D"]) -> tuple[Tensor, Tensor]:
+    """The same network with |P_h| = |Q_h| in every head: P -> k P, Q -> Q / k changes nothing the network computes."""
+    size_p, size_q = torch.linalg.matrix_norm(P), torch.linalg.matrix_norm(Q)
+    factor = torch.where((size_p > 0) & (size_q > 0), (size_q / size_p.clamp_min(1e-300)).sqrt(), 1.0)[..., None, None]
+    return P * factor, Q / factor

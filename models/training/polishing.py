@@ -18,6 +18,7 @@ from torch import Tensor
 
 from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.objective import adjusted_losses
+from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.recipe import Recipe, purpose_seed
 from interp.models.training.sample import Sample, training_sample
 
@@ -43,13 +44,15 @@ def usual_mean(losses: Float[Tensor, " prompt"], weight: Float[Tensor, " prompt"
     return float(weight[usual] @ losses[usual])
 
 
-def polish(recipe: Recipe, kept: list[Progress], descend: Descend) -> Float[Tensor, "layer parameter"]:
+def polish(
+    recipe: Recipe, family: Parametrisation, kept: list[Progress], descend: Descend
+) -> Float[Tensor, "layer parameter"]:
     """The best network that ``descend(name, start, sample, iterations)`` reaches from those ``kept``, best first.
 
     The first two start on the first sample; the best of them goes on to the others. On each it also descends the plain
     mean over the usual prompts.
     """
-    optimiser, family = recipe.optimiser, recipe.family()
+    optimiser = recipe.optimiser
     judge = training_sample(recipe.task, recipe.spec, optimiser.evaluation_prompts, purpose_seed(optimiser.seed, 6))
     cap = CAP * max(kept[0].loss, 1e-30)
     starts = [end.theta for end in kept[:STARTS]]

@@ -11,41 +11,157 @@ full depth the best are polished (see ``interp.models.training.polishing``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.models.errors import LayoutError
+from interp.models.gram import HeadLayers
+from interp.models.tasks import NoisyRegression
+from interp.models.training.adam import Moving
+from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SEED, SHARE, Table, one_of, ruled
 from interp.models.training.journal import Journal
 from interp.models.training.levenberg_marquardt import Progress, minimise
-from interp.models.training.parametrisation import Dense, Diagonal, Parametrisation
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
+from interp.models.training.objective import losses_of, one_core_a_chunk
+from interp.models.training.parametrisation import (
+    FIXED_HEADS,
+    PARAMETRISATIONS,
+    Dense,
+    Diagonal,
+    Parametrisation,
+    balanced,
+    parametrisation,
+)
 from interp.models.training.polishing import polish
 from interp.models.training.recipe import Recipe, purpose_seed
-from interp.models.training.sample import Sample, training_sample
-from interp.models.training.trained import Step
+from interp.models.training.sample import Sample, fresh_sample, training_sample
 from interp.models.training.wandering import wander
 
-__all__ = ["balanced", "search"]
+__all__ = ["Effort", "Growing", "family_of"]
 
 SMALL = 0.02  # standard deviation of random weights: the updates of a layer are then well below its input
 SAME = 2e-3  # relative difference in loss below which two minima on one sample count as one
 
 
-def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> Float[Tensor, "layer parameter"]:
-    """The best parameters found; the same recipe gives the same ones, however often the run was interrupted."""
+@dataclass(frozen=True, kw_only=True)
+class Parametrised(Table):
+    """Which weights may move (see ``interp.models.training.parametrisation``)."""
+
+    title: ClassVar[str] = "model"
+    parametrisation: str = ruled(one_of(PARAMETRISATIONS))
+    layers: int = ruled(COUNT)
+    heads: int | None = ruled(COUNT, optional=True)  # 1, or what the parametrisation needs
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads is None:
+            object.__setattr__(self, "heads", FIXED_HEADS.get(self.parametrisation, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort(Table):
+    """How hard to look. Networks are grown one layer at a time."""
+
+    title: ClassVar[str] = "optimiser"
+    seed: int = ruled(SEED, 0)
+    attempts: int = ruled(COUNT, 2)  # starts for every place a layer can be added: one exact, the others perturbed
+    keep: int = ruled(COUNT, 2)  # networks carried on to the next depth
+    search_prompts: int = ruled(COUNT, 4096)
+    scan_iterations: int = ruled(COUNT, 10)  # from every start; the most promising then get
+    search_iterations: int = ruled(COUNT, 50)  # in all
+    wander_steps: int = ruled(COUNT, 10_000)  # of Adam, from each of ``attempts`` random starts of a full network
+    prompts: tuple[int, ...] = ruled(COUNTS, (32768, 131072))  # samples to polish the best networks on, in turn
+    iterations: tuple[int, ...] = ruled(COUNTS, (30, 15))  # at most so many steps on each of them
+    tolerance: float = ruled(SHARE, 1e-3)  # a step that gains a smaller fraction is slow; three in a row are the end
+    evaluation_prompts: int = ruled(EVALUATED, 200_000)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.prompts) != len(self.iterations):
+            raise LayoutError(
+                f"optimiser.prompts has {len(self.prompts)} entries and optimiser.iterations {len(self.iterations)}, "
+                "expected one number of iterations for each sample"
+            )
+
+
+def family_of(recipe: Recipe, name: str | None = None, heads: int | None = None) -> Parametrisation:
+    """The recipe's parametrisation, or the one of that name and number of heads for the same task."""
+    return parametrisation(
+        name or recipe.model.parametrisation,
+        dim=recipe.task.dim,
+        heads=heads or recipe.model.heads,
+        scale=recipe.spec.attention.factor(recipe.task.context),
+        residual=1.0 if recipe.spec.residual else 0.0,
+    )
+
+
+class Growing(Method):
+    """Second-order training on Gram matrices, of networks that are linear in the query but for their own update."""
+
+    model = Parametrised
+    described = ("tokens", "attention", "residual", "readout")
+    optimiser = Effort
+    measure = Measure(
+        key="adjusted_loss", unit="half the mean squared error", words="half mean squared error above the optimum"
+    )
+    remedy = "raise optimiser.prompts or optimiser.attempts"
+
+    def defaults(self, task: NoisyRegression, model: Parametrised) -> dict[str, Any]:
+        return {"tokens": [["x", task.dim], ["y", 1]]}
+
+    def fits(self, recipe: Recipe) -> None:
+        spec, dim = recipe.spec, recipe.task.dim
+        if spec.tokens != (("x", dim), ("y", 1)):
+            raise LayoutError(f"model.tokens is {list(spec.tokens)}, expected x: {dim} and y: 1 in this order")
+        if spec.readout.channel != "y":
+            raise LayoutError(f"model.readout.channel is {spec.readout.channel!r}, expected 'y'")
+        if spec.attention.keys == "causal" or spec.clip is not None:
+            raise LayoutError(
+                "model has causal keys or a clip, expected keys 'context' or 'all' and no clip: "
+                "training runs on Gram matrices"
+            )
+        family_of(recipe)
+
+    def recorded(self, recipe: Recipe) -> dict[str, Any]:
+        """All but the name and the number of layers: the search for a deep network contains that for a shallow one."""
+        fields = recipe.to_dict()
+        del fields["name"], fields["model"]["layers"]
+        return fields
+
+    @one_core_a_chunk()
+    def search(self, recipe: Recipe, journal: Journal) -> Outcome:
+        theta = _searched(recipe, journal)
+        P, Q = family_of(recipe).weights(theta)
+        if recipe.model.parametrisation in ("diag", "full"):
+            P, Q = balanced(P, Q)
+        return Outcome(weights={"Q": Q, "P": P}, effort={"iterations": journal.iterations})
+
+    @one_core_a_chunk()
+    def losses(self, recipe: Recipe, weights: Weights, seed: int) -> tuple[Float[Tensor, " prompt"], dict[str, Any]]:
+        fresh = fresh_sample(recipe.task, recipe.spec, recipe.optimiser.evaluation_prompts, seed)
+        family = family_of(recipe)
+        layers = HeadLayers(P=weights["P"], Q=weights["Q"], scale=family.scale, residual=family.residual)
+        return losses_of(layers, fresh), {}
+
+
+register_method(NoisyRegression.name, Growing())
+
+
+def _searched(recipe: Recipe, journal: Journal) -> Float[Tensor, "layer parameter"]:
     optimiser = recipe.optimiser
-    family = recipe.family()
+    family = family_of(recipe)
     small = training_sample(recipe.task, recipe.spec, optimiser.search_prompts, purpose_seed(optimiser.seed, 1))
 
     def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
-        def run(progress: Progress, note: Callable[[Progress], None]) -> Progress:
-            def both(now: Progress) -> None:
-                note(now)
-                watch(Step(name=name, iteration=now.iteration, loss=now.loss))
+        def work(start: Progress, note: Callable[[Progress], None]) -> Progress:
+            return minimise(kind, sample, start, iterations=iterations, tolerance=optimiser.tolerance, watch=note)
 
-            return minimise(kind, sample, progress, iterations=iterations, tolerance=optimiser.tolerance, watch=both)
-
-        return journal.run(name, start, run)
+        return journal.run(name, start, work)
 
     def best(kind: Parametrisation, starts: Iterator[tuple[str, Tensor]]) -> list[Progress]:
         """A few steps from everywhere, then the most promising to the end."""
@@ -64,37 +180,29 @@ def search(recipe: Recipe, journal: Journal, watch: Callable[[Step], None]) -> F
         return kept
 
     if isinstance(family, Dense):
-        scout = recipe.family("diag")
+        scout = family_of(recipe, "diag")
         scouts = grown(scout, "scout")
         kept = best(family, _widened(family, scout, scouts, recipe.layers, optimiser.seed, optimiser.attempts))
-        kept = sorted([*kept, *_wandered(recipe, family, journal, watch)], key=lambda end: end.loss)
+        kept = sorted([*kept, *_wandered(recipe, family, journal)], key=lambda end: end.loss)
     elif isinstance(family, Diagonal) and recipe.task.noise.largest == 0:
-        kept = _freed(family, grown(recipe.family("gd++", heads=1), "scout"), recipe.layers, optimiser.seed)
+        kept = _freed(family, grown(family_of(recipe, "gd++", heads=1), "scout"), recipe.layers, optimiser.seed)
     else:
         kept = grown(family, "grow")
-    return polish(recipe, kept, lambda name, *rest: descend(family, name, *rest))
+    return polish(recipe, family, kept, lambda name, *rest: descend(family, name, *rest))
 
 
-def _wandered(
-    recipe: Recipe, family: Parametrisation, journal: Journal, watch: Callable[[Step], None]
-) -> list[Progress]:
+def _wandered(recipe: Recipe, family: Parametrisation, journal: Journal) -> list[Progress]:
     """Networks trained by Adam from small random weights."""
     optimiser = recipe.optimiser
     sample = training_sample(recipe.task, recipe.spec, max(optimiser.prompts), purpose_seed(optimiser.seed, 7))
     ends = []
     for attempt in range(optimiser.attempts):
-        name, seed = f"wander-{recipe.layers}.{attempt}", purpose_seed(optimiser.seed, 8, attempt)
+        seed = purpose_seed(optimiser.seed, 8, attempt)
         generator = torch.Generator().manual_seed(seed)
         theta = SMALL * torch.randn(recipe.layers, family.size, generator=generator, dtype=torch.float64)
-
-        def run(progress: Progress, note: Callable[[Progress], None], name: str = name, seed: int = seed) -> Progress:
-            def both(now: Progress) -> None:
-                note(now)
-                watch(Step(name=name, iteration=now.iteration, loss=now.loss))
-
-            return wander(family, sample, progress, steps=optimiser.wander_steps, seed=seed, watch=both)
-
-        ends.append(journal.run(name, Progress(theta=theta), run))
+        work = partial(wander, family, sample, steps=optimiser.wander_steps, seed=seed)
+        end = journal.run(f"wander-{recipe.layers}.{attempt}", Moving(values=(theta.float(),)), work)
+        ends.append(Progress(theta=end.values[0].double(), loss=end.loss))
     return ends
 
 
@@ -154,10 +262,3 @@ def _freed(family: Diagonal, scouts: list[Progress], depth: int, seed: int) -> l
         layers[:, :2], layers[:, 3] = end.theta, 0.0
         out.append(Progress(theta=layers, loss=end.loss))
     return out
-
-
-def balanced(P: Float[Tensor, "layer head D D"], Q: Float[Tensor, "layer head D D"]) -> tuple[Tensor, Tensor]:
-    """The same network with |P_h| = |Q_h| in every head: P -> k P, Q -> Q / k changes nothing the network computes."""
-    size_p, size_q = torch.linalg.matrix_norm(P), torch.linalg.matrix_norm(Q)
-    factor = torch.where((size_p > 0) & (size_q > 0), (size_q / size_p.clamp_min(1e-300)).sqrt(), 1.0)[..., None, None]
-    return P * factor, Q / factor

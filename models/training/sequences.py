@@ -14,70 +14,150 @@ Source: von Oswald et al., arXiv 2309.05858, appendix and code (AdamW; every ent
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.causal import causal_passage, causal_prediction
+from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
+from interp.models.training.adam import Moving, adam, half_cosine, warm_up
+from interp.models.training.fields import AMOUNT, COUNT, EVALUATED, POSITIVE, SEED, Rule, Table, one_of, ruled
+from interp.models.training.journal import Journal
+from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
+from interp.models.training.recipe import Recipe
 
-__all__ = ["WEIGHTS", "Moving", "Stage", "fresh_loss", "products", "start", "steps_of"]
+__all__ = ["Causal", "OnSequences", "Stage", "Staged", "products", "start"]
 
 WEIGHTS = ("block", "products", "factors")
+SCHEDULES = ("constant", "cosine")
+CHANNELS = {3: ("out", "state", "previous"), 4: ("out", "query", "state", "previous")}
 POOL = 16  # batches drawn at a time
 WARM_UP = 50  # steps in which the rate rises from 0, where it falls again later
 LAST = 0.01  # share of the rate that is left at the end of a cosine
 GRADIENT = 1.0  # largest entry of a gradient
+CHUNK = 512  # sequences in memory at a time, when scoring
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class Stage(Table):
     """``rate`` is the largest learning rate: constant, or after a warm-up falling like a cosine. ``layers``: fewer than
     the network's in the end, for a network that is grown (None: all of them)."""
 
-    weights: str
-    steps: int
-    rate: float
-    batch: int = 64
-    schedule: str = "cosine"  # "cosine" | "constant"
-    weight_decay: float = 0.0
-    layers: int | None = None
+    title: ClassVar[str] = "a stage"
+    weights: str = ruled(one_of(WEIGHTS))
+    steps: int = ruled(COUNT)
+    rate: float = ruled(POSITIVE)
+    batch: int = ruled(COUNT, 64)
+    schedule: str = ruled(one_of(SCHEDULES), "cosine")
+    weight_decay: float = ruled(AMOUNT, 0.0)
+    layers: int | None = ruled(COUNT, optional=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Moving:
-    """The numbers that a stage moves, with Adam's two moments and the steps made."""
-
-    values: tuple[Tensor, ...]
-    first: tuple[Tensor, ...] = field(default=())
-    second: tuple[Tensor, ...] = field(default=())
-    step: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.first:
-            object.__setattr__(self, "first", tuple(map(torch.zeros_like, self.values)))
-            object.__setattr__(self, "second", tuple(map(torch.zeros_like, self.values)))
+def _stages(given: Any) -> Any:
+    if not isinstance(given, (list, tuple)):
+        return given
+    return tuple(s if isinstance(s, Stage) else Stage.read(s, f"optimiser.stages[{k}]") for k, s in enumerate(given))
 
 
-def start(
-    stage: Stage,
-    spec: ModelSpec,
-    layers: int,
-    heads: int,
-    key: int,
-    std: float,
-    before: tuple[Tensor, Tensor] | None,
-    seed: int,
-) -> Moving:
-    """Where a stage starts: at ``before`` = (Q, P), or at normal numbers of standard deviation ``std``. Layers that
-    ``before`` lacks are of such numbers, and come before its last."""
+STAGES = Rule("a list of one stage or more, a table each", lambda v: isinstance(v, tuple) and len(v) > 0, _stages)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Causal(Table):
+    """``key``: the size of keys in a stage that moves "factors"."""
+
+    title: ClassVar[str] = "model"
+    layers: int = ruled(COUNT)
+    heads: int = ruled(COUNT, 1)
+    key: int = ruled(COUNT, 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged(Table):
+    """How the weights are found."""
+
+    title: ClassVar[str] = "optimiser"
+    stages: tuple[Stage, ...] = ruled(STAGES)
+    seed: int = ruled(SEED, 0)
+    initial_std: float = ruled(POSITIVE, 0.02)
+    evaluation_prompts: int = ruled(EVALUATED, 10_000)
+
+
+class OnSequences(Method):
+    """Stage by stage, by AdamW on fresh sequences."""
+
+    model = Causal
+    described = ("tokens", "attention", "residual", "clip", "readout")
+    optimiser = Staged
+    measure = Measure(
+        key="loss",
+        unit="half the squared error, summed over coordinates, mean over positions",
+        words="half the squared error of the next state",
+    )
+    remedy = "lower the rates of optimiser.stages"
+
+    def defaults(self, task: LinearDynamics, model: Causal) -> dict[str, Any]:
+        names = CHANNELS.get(len(task.tokens or ()), CHANNELS[4])
+        return {
+            "tokens": [[name, task.dim] for name in names],
+            "attention": {"keys": "causal"},
+            "readout": {"channel": "out", "sign": 1},
+        }
+
+    def fits(self, recipe: Recipe) -> None:
+        if recipe.spec.attention.keys != "causal":
+            raise LayoutError(f"model.attention.keys is {recipe.spec.attention.keys!r}, expected 'causal'")
+        stages = recipe.optimiser.stages
+        depths = [stage.layers or recipe.layers for stage in stages]
+        if depths != sorted(depths) or depths[-1] != recipe.layers:
+            raise LayoutError(
+                f"the stages have {depths} layers, expected never fewer than before and model.layers = {recipe.layers} "
+                f"in the last"
+            )
+        for index, stage in enumerate(stages[1:], 1):
+            if stage.weights == "factors":
+                raise LayoutError(
+                    f'optimiser.stages[{index}].weights is "factors", expected "products" or "block": what an earlier '
+                    f"stage has reached is Q and P"
+                )
+        recipe.task.sample(1, 0).inputs(recipe.spec)  # raises where the channels do not fit the task
+
+    def search(self, recipe: Recipe, journal: Journal) -> Outcome:
+        before: tuple[Tensor, Tensor] | None = None
+        for index in range(len(recipe.optimiser.stages)):
+            before = _trained(recipe, index, start(recipe, index, before), journal)
+        assert before is not None  # there is at least one stage
+        weights = dict(zip("QP", before, strict=True))
+        return Outcome(weights=weights, effort={"steps": journal.iterations})
+
+    @torch.no_grad()
+    def losses(self, recipe: Recipe, weights: Weights, seed: int) -> tuple[Float[Tensor, " prompt"], dict[str, Any]]:
+        """In double precision."""
+        spec, count, parts = recipe.spec, recipe.optimiser.evaluation_prompts, []
+        Q, P = weights["Q"].double(), weights["P"].double()
+        for first in range(0, count, CHUNK):
+            drawn = recipe.task.sample(min(CHUNK, count - first), seed + first)
+            read = causal_prediction(spec, causal_passage(spec, Q, P, drawn.inputs(spec)[0])[-1])
+            parts.append(0.5 * (read - drawn.target).square().sum(-1).mean(-1))
+        return torch.cat(parts), {}
+
+
+register_method(LinearDynamics.name, OnSequences())
+
+
+def start(recipe: Recipe, index: int, before: tuple[Tensor, Tensor] | None) -> Moving:
+    """Where a stage starts: at ``before`` = (Q, P), or at small normal numbers. Layers that ``before`` lacks are of
+    such numbers, and come before its last."""
+    spec, model, stage, std = recipe.spec, recipe.model, recipe.optimiser.stages[index], recipe.optimiser.initial_std
+    layers = stage.layers or recipe.layers
     D, c = spec.width, len(spec.tokens)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(_seed(recipe, index))
     if before is not None:
         values = tuple(value.float().clone() for value in before)
         if stage.weights == "block":  # what is not block-scalar is dropped
@@ -87,11 +167,11 @@ def start(
         if missing > 0:
             new = [std * torch.randn(missing, *value.shape[1:], generator=generator) for value in values]
             values = tuple(torch.cat([v[:-1], n, v[-1:]]) for v, n in zip(values, new, strict=True))
-        return Moving(values)
+        return Moving(values=values)
     shapes = {
-        "block": [(c, c)] * 2, "products": [(D, D)] * 2, "factors": [(key, D)] * 3 + [(D, key)]
+        "block": [(c, c)] * 2, "products": [(D, D)] * 2, "factors": [(model.key, D)] * 3 + [(D, model.key)]
     }[stage.weights]  # fmt: skip
-    return Moving(tuple(std * torch.randn(layers, heads, *shape, generator=generator) for shape in shapes))
+    return Moving(values=tuple(std * torch.randn(layers, model.heads, *shape, generator=generator) for shape in shapes))
 
 
 def products(weights: str, spec: ModelSpec, values: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -106,75 +186,61 @@ def products(weights: str, spec: ModelSpec, values: tuple[Tensor, ...]) -> tuple
     return Q, P
 
 
-def batch_loss(
-    spec: ModelSpec, Q: Tensor, P: Tensor, tokens: Float[Tensor, "batch pos D"], target: Float[Tensor, "batch pos dim"]
-) -> Tensor:
-    error = causal_prediction(spec, causal_passage(spec, Q, P, tokens)[-1]) - target
-    return 0.5 * error.square().sum(-1).mean()
+def _trained(recipe: Recipe, index: int, moving: Moving, journal: Journal) -> tuple[Tensor, Tensor]:
+    """Q and P at the end of a stage. A step that is shown has the loss of its batch before it."""
+    spec, stage, name = recipe.spec, recipe.optimiser.stages[index], f"stage {index}"
+    batch_of = _batches(recipe.task, spec, stage, _seed(recipe, index))
 
+    def objective(step: int, values: Sequence[Tensor]) -> Tensor:
+        tokens, target = batch_of(step)
+        Q, P = products(stage.weights, spec, tuple(values))
+        error = causal_prediction(spec, causal_passage(spec, Q, P, tokens)[-1]) - target
+        return 0.5 * error.square().sum(-1).mean()
 
-def _batches(task: LinearDynamics, spec: ModelSpec, stage: Stage, seed: int, first: int) -> Iterator[tuple]:
-    """Batches from number ``first`` on; every pool has a seed of its own, so a resumed run sees the same."""
-    pool, tokens, target = -1, torch.empty(0), torch.empty(0)
-    for step in range(first, stage.steps):
-        if step // POOL != pool:
-            pool = step // POOL
-            drawn = task.sample(POOL * stage.batch, seed * 1_000_003 + pool)
-            tokens, target = drawn.inputs(spec)[0].float(), drawn.target.float()
-        at = (step % POOL) * stage.batch
-        yield tokens[at : at + stage.batch], target[at : at + stage.batch]
+    def rate(step: int) -> float:
+        if stage.schedule == "constant":
+            return stage.rate
+        return stage.rate * warm_up(step, WARM_UP) * (LAST + (1.0 - LAST) * half_cosine(step / stage.steps))
 
-
-def steps_of(
-    stage: Stage, spec: ModelSpec, task: LinearDynamics, now: Moving, seed: int, watch: Callable[[Moving, float], None]
-) -> Moving:
-    """The stage from ``now`` to its end; ``watch`` sees every state and the loss of its batch before the step."""
-    values = [value.clone().requires_grad_() for value in now.values]
-    optimiser = torch.optim.AdamW(values, lr=stage.rate, weight_decay=stage.weight_decay)
-    for value, first, second in zip(values, now.first, now.second, strict=True):
-        optimiser.state[value] = {
-            "step": torch.tensor(float(now.step)), "exp_avg": first.clone(), "exp_avg_sq": second.clone()
-        }  # fmt: skip
-    step = now.step
-    for tokens, target in _batches(task, spec, stage, seed, now.step):
-        for group in optimiser.param_groups:
-            group["lr"] = _rate(stage, step)
-        loss = batch_loss(spec, *products(stage.weights, spec, tuple(values)), tokens, target)
-        optimiser.zero_grad()
-        loss.backward()
+    def limit(values: Sequence[Tensor]) -> bool:
         for value in values:
             assert value.grad is not None
             value.grad.clamp_(-GRADIENT, GRADIENT)
-        optimiser.step()
-        step += 1
-        state = [optimiser.state[value] for value in values]
-        now = Moving(
-            # Copies: an interrupt may come in the middle of the next step, which works in place.
-            tuple(value.detach().clone() for value in values),
-            tuple(entry["exp_avg"].clone() for entry in state),
-            tuple(entry["exp_avg_sq"].clone() for entry in state),
-            step,
+        return True
+
+    def work(now: Moving, note: Callable[[Moving], None]) -> Moving:
+        if now.iteration == 0:
+            note(now)
+        return adam(
+            now, objective, steps=stage.steps, rate=rate, limit=limit, watch=note, weight_decay=stage.weight_decay
         )
-        watch(now, float(loss.detach()))
-    return now
+
+    def network(state: Moving) -> Weights:
+        return dict(zip("QP", products(stage.weights, spec, state.values), strict=True))
+
+    def shown(state: Moving) -> Step:
+        return Step(name=name, iteration=state.iteration, loss=state.loss, weights=lambda: network(state))
+
+    return products(stage.weights, spec, journal.run(name, moving, work, shown).values)
 
 
-def _rate(stage: Stage, step: int) -> float:
-    if stage.schedule == "constant":
-        return stage.rate
-    fall = 0.5 * (1.0 + math.cos(math.pi * step / stage.steps))
-    return stage.rate * min(1.0, (step + 1) / WARM_UP) * (LAST + (1.0 - LAST) * fall)
+def _seed(recipe: Recipe, index: int) -> int:
+    return recipe.optimiser.seed * 1009 + index
 
 
-@torch.no_grad()
-def fresh_loss(
-    spec: ModelSpec, task: LinearDynamics, Q: Tensor, P: Tensor, count: int, seed: int, chunk: int = 512
-) -> tuple[float, float]:
-    """The loss on ``count`` fresh sequences in double precision, and its standard error over sequences."""
-    parts = []
-    for start_at in range(0, count, chunk):
-        drawn = task.sample(min(chunk, count - start_at), seed + start_at)
-        tokens = causal_passage(spec, Q.double(), P.double(), drawn.inputs(spec)[0])[-1]
-        parts.append(0.5 * (causal_prediction(spec, tokens) - drawn.target).square().sum(-1).mean(-1))
-    losses = torch.cat(parts)
-    return float(losses.mean()), float(losses.std()) / math.sqrt(len(losses))
+def _batches(
+    task: LinearDynamics, spec: ModelSpec, stage: Stage, seed: int
+) -> Callable[[int], tuple[Float[Tensor, "batch pos D"], Float[Tensor, "batch pos dim"]]]:
+    """Batches by number; every pool of them has a seed of its own, so a resumed run sees the same."""
+    drawn: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def batch_of(step: int) -> tuple[Tensor, Tensor]:
+        pool, at = step // POOL, (step % POOL) * stage.batch
+        if pool not in drawn:
+            drawn.clear()
+            prompts = task.sample(POOL * stage.batch, seed * 1_000_003 + pool)
+            drawn[pool] = (prompts.inputs(spec)[0].float(), prompts.target.float())
+        tokens, target = drawn[pool]
+        return tokens[at : at + stage.batch], target[at : at + stage.batch]
+
+    return batch_of

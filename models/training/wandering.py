@@ -8,13 +8,13 @@ noise levels that is a fifth better than every diagonal one. It runs on Gram mat
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.training.levenberg_marquardt import Progress
+from interp.models.training.adam import Moving, adam, clip_norm, half_cosine, warm_up
 from interp.models.training.objective import tamed_losses
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
@@ -32,48 +32,36 @@ LEG = 100  # steps between two states that can be gone on from
 def wander(
     family: Parametrisation,
     sample: Sample,
-    start: Progress,
+    start: Moving,
+    watch: Callable[[Moving], None],
     *,
     steps: int,
     seed: int,
-    watch: Callable[[Progress], None],
-) -> Progress:
-    """``steps`` steps of Adam on batches of ``sample``. A batch that overflows float32 changes nothing.
-
-    The theta of the states that ``watch`` sees, and of a ``start`` that has iterations behind it, has the first and
-    second moments of the gradient below its own rows. The end has not.
-    """
-    now, total = start, 0.5 * float(sample.oracle.square().sum(1).mean())
+) -> Moving:
+    """``steps`` steps of Adam on batches of ``sample``. A batch that overflows float32 changes nothing. ``watch`` sees
+    the state after every leg, whose loss is the mean over the leg."""
+    total = 0.5 * float(sample.oracle.square().sum(1).mean())
     single = sample.single().cautious(CAP * total)
-    while now.iteration < steps:
-        now = _leg(family, single, now, steps, seed)
-        watch(now)
-    return Progress(theta=_parts(now)[0], loss=now.loss, iteration=now.iteration, done=True)
+    generator, now, losses = torch.Generator(), start, []
 
+    def objective(step: int, values: Sequence[Tensor]) -> Tensor:
+        if step % LEG == 0:
+            generator.manual_seed(seed + step)
+        batch = single[torch.randint(0, single.count, (BATCH,), generator=generator)]
+        return (batch.weight * tamed_losses(family, values[0], batch)).mean()
 
-def _parts(now: Progress) -> tuple[Tensor, Tensor, Tensor]:
-    if now.iteration == 0:
-        return now.theta, torch.zeros_like(now.theta), torch.zeros_like(now.theta)
-    theta, first, second = now.theta.chunk(3)
-    return theta, first, second
+    def seen(state: Moving) -> None:
+        nonlocal now
+        if state.taken > now.taken:
+            losses.append(state.loss)
+        now = state
+        if state.iteration % LEG == 0 or state.iteration == steps:
+            now = replace(state, loss=sum(losses) / len(losses) if losses else math.inf)
+            losses.clear()
+            watch(now)
 
-
-def _leg(family: Parametrisation, sample: Sample, now: Progress, steps: int, seed: int) -> Progress:
-    theta, first, second = (part.float() for part in _parts(now))
-    theta.requires_grad_()
-    optimiser = torch.optim.Adam([theta], betas=(0.9, 0.99))
-    optimiser.state[theta] = {"step": torch.tensor(float(now.iteration)), "exp_avg": first, "exp_avg_sq": second}
-    generator = torch.Generator().manual_seed(seed + now.iteration)
-    last, losses = min(now.iteration + LEG, steps), []
-    for step in range(now.iteration, last):
-        cosine = 0.5 * (1.0 + math.cos(math.pi * step / steps))
-        optimiser.param_groups[0]["lr"] = min(1.0, (step + 1) / WARM_UP) * RATE * cosine
-        batch = sample[torch.randint(0, sample.count, (BATCH,), generator=generator)]
-        value = (batch.weight * tamed_losses(family, theta, batch)).mean()
-        optimiser.zero_grad()
-        value.backward()
-        if bool(torch.isfinite(torch.nn.utils.clip_grad_norm_([theta], CLIP))):
-            optimiser.step()
-            losses.append(float(value.detach()))
-    state: Float[Tensor, "row parameter"] = torch.cat([theta.detach(), first, second]).double()
-    return Progress(theta=state, loss=sum(losses) / len(losses) if losses else math.inf, iteration=last)
+    adam(
+        start, objective, steps=steps, rate=lambda step: RATE * warm_up(step, WARM_UP) * half_cosine(step / steps),
+        limit=clip_norm(CLIP), watch=seen, betas=(0.9, 0.99),
+    )  # fmt: skip
+    return now

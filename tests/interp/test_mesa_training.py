@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from interp.identify.sequence_identification import Subject
-from interp.models.training import SequenceRecipe
+from interp.models.training import Recipe
 from interp.papers.mesa import measure
 from interp.papers.mesa_compression import network_rows
 from interp.papers.mesa_training import curve_rows, trained_along
@@ -26,7 +26,7 @@ FIELDS = {
         "evaluation_prompts": 64,
     },
 }
-RECIPE = SequenceRecipe.from_dict(FIELDS)
+RECIPE = Recipe.from_dict(FIELDS)
 
 
 def silent(step: str) -> None:

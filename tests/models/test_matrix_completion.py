@@ -73,9 +73,7 @@ def test_scalar_prediction_is_least_squares() -> None:
 
 @pytest.mark.parametrize("kernel", [{"name": "rbf", "features": 3, "width": 2.0}, {"name": "linear", "features": 4}])
 def test_a_kernel_matrix_is_extrapolated_from_its_landmarks_as_scikit_learn_does(kernel: dict[str, object]) -> None:
-    made = task_of(
-        {"name": "matrix_completion", "dim": 7, "context": 7, "outputs": 5, "queries": 5, "kernel": kernel}
-    )
+    made = task_of({"name": "matrix_completion", "dim": 7, "context": 7, "outputs": 5, "queries": 5, "kernel": kernel})
     assert isinstance(made, MatrixCompletion) and made.kernel is not None
     drawn, law = made.sample(4, 6), made.kernel
     torch.testing.assert_close(drawn.B, drawn.C.mT)

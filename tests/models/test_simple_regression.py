@@ -18,7 +18,6 @@ from interp.models.transformer import LinearTransformer
 FIELDS = {"name": "simple_regression", "context": 20}
 
 
-
 def flat_model(tokens: int) -> LinearTransformer:
     """A model with read-out weights for so many tokens."""
     spec = ModelSpec(tokens=(("1", 1), ("x", 1), ("y", 1)), readout=Readout(flat=True))

@@ -11,10 +11,11 @@ import torch
 from interp.models.errors import LayoutError, UnreadableFile, UsageError
 from interp.models.gram import HeadLayers, forward
 from interp.models.tasks import MatrixCompletion
-from interp.models.training import CompletionRecipe, Step, load_recipe, train
+from interp.models.training import Recipe, Step, load_recipe, train
 from interp.models.training import completion as module
-from interp.models.training.completion_recipe import REGIMES
+from interp.models.training.adam import Moving, adam, clip_norm
 from interp.models.training.completion_sample import spread_prompts
+from interp.models.training.factored import REGIMES, Regime
 
 FIELDS = {
     "name": "small",
@@ -27,13 +28,13 @@ FIELDS = {
 SHARED = "sketch, shared"
 
 
-def recipe(regime: str = "full", **optimiser: object) -> CompletionRecipe:
+def recipe(regime: str = "full", **optimiser: object) -> Recipe:
     task = {**FIELDS["task"], **({"machines": 3} if regime == "machines" else {})}
     model: dict[str, object] = {"regime": regime.split(",")[0], "layers": 2}
     if model["regime"] == "sketch":
         model |= {"rank": 2, **({"shared": True} if regime == SHARED else {})}
     fields = {**FIELDS, "task": task, "model": model, "optimiser": {**FIELDS["optimiser"], **optimiser}}
-    return CompletionRecipe.from_dict(fields)
+    return Recipe.from_dict(fields)
 
 
 @pytest.mark.parametrize("regime", [*REGIMES, SHARED])
@@ -41,7 +42,7 @@ def test_the_loss_falls_and_the_regime_holds(regime: str) -> None:
     trained = train(recipe(regime, steps=200, initial=0.2))
     mse = trained.model.spec.provenance["mse"]
     assert mse["network"] < 0.8 * mse["predicting zero"] and mse["optimum"] < 1e-20
-    assert trained.adjusted_loss == pytest.approx(0.5 * (mse["network"] - mse["optimum"]), rel=1e-6)
+    assert trained.loss == pytest.approx(0.5 * (mse["network"] - mse["optimum"]), rel=1e-6)
     P, Q = trained.model.P, trained.model.Q
     if regime == "sketch":
         assert int(torch.linalg.matrix_rank(Q[0, 0])) == 2 and int(torch.linalg.matrix_rank(P[0, 0])) == 4
@@ -76,8 +77,13 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, monkeypat
 
 def test_the_shown_loss_begins_with_the_first_batch_that_does_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHOW_EVERY", 1)
-    losses = iter([float("inf"), 2.0, float("inf"), 2.0])
-    monkeypatch.setattr(module, "_descend", lambda *_: next(losses))
+    losses = iter([None, 4.0, None, 4.0])  # twice what is shown
+
+    def objective(self: object, step: int, trained: tuple[torch.Tensor, ...]) -> torch.Tensor | None:
+        loss = next(losses)
+        return None if loss is None else loss + 0.0 * trained[0].sum()
+
+    monkeypatch.setattr(module.Training, "objective", objective)
     shown: list[float] = []
     train(recipe(steps=4), watch=lambda step: shown.append(step.loss))
     assert shown[:2] == [float("inf"), 2.0]
@@ -88,12 +94,11 @@ def test_records_of_other_recipes_are_refused(tmp_path: Path) -> None:
     record = tmp_path / "record"
     train(recipe(steps=3), record=record, keep_record=True)
     record.write_bytes(b"junk")
-    with pytest.raises(UnreadableFile, match="no record"):
+    with pytest.raises(UnreadableFile, match="not a training record"):
         train(recipe(), record=record)
 
 
-def test_a_record_of_another_seed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEEP_EVERY", 2)
+def test_a_record_of_another_seed_is_refused(tmp_path: Path) -> None:
     record = tmp_path / "record"
     train(recipe(steps=4), record=record, keep_record=True)
     with pytest.raises(UsageError, match="another recipe"):
@@ -132,47 +137,55 @@ def test_kernel_matrices_are_trained_on_as_they_are() -> None:
 def test_the_factored_pass_is_that_of_the_network(regime: str) -> None:
     """Up to float32, whose epsilon of 1e-7 a few hundred terms may multiply."""
     plan = recipe(regime, initial=0.3)
-    batch, factors = module._batch(plan, 32, 1, 0), plan.initial()
-    P, Q = module._weights(plan, factors)
+    training = module.Training(plan)
+    factors = training.factored.initial(plan.optimiser.initial, 0)
+    batch = training.batch(32, 1, 0)
+    P, Q = training.factored.weights(factors)
     layers = HeadLayers(P=P, Q=Q, scale=1.0, residual=1.0)
     context, query = batch.tokens[:, : batch.context], batch.tokens[:, batch.context :]
     read = -forward(layers, context.mT @ context, query).queries[-1][..., 6:]
     torch.testing.assert_close(
-        module._errors(plan, factors, batch), (read - batch.target).square().mean((1, 2)), rtol=1e-4, atol=1e-7
+        training.errors(factors, batch), (read - batch.target).square().mean((1, 2)), rtol=1e-4, atol=1e-7
     )
 
 
 def test_prompts_that_overflow_are_left_out_and_the_calmest_network_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = recipe(steps=30)
-    factors = {name: value.requires_grad_() for name, value in plan.initial().items()}
-    optimiser = torch.optim.Adam(factors.values(), lr=0.01)
-    whole = module._batch(plan, plan.optimiser.batch, plan.optimiser.seed, 0)
+    training = module.Training(recipe(steps=30))
+    factors = training.factored.initial(0.1, 0)
+    whole = training.batch(64, 0, 0)
     mixed = dataclasses.replace(whole, tokens=whole.tokens.clone())
     mixed.tokens[3] *= 1e20
-    monkeypatch.setattr(module, "_batch", lambda *_: mixed)
-    before = {name: value.detach().clone() for name, value in factors.items()}
-    assert 0 < module._descend(plan, factors, optimiser, 0, 0.1) < 1
-    assert all(bool(torch.isfinite(v).all()) and not torch.equal(v, before[n]) for n, v in factors.items())
-    mixed.tokens[:] = 1e30
-    assert module._descend(plan, factors, optimiser, 1, 0.1) == float("inf")
+    monkeypatch.setattr(training, "batch", lambda *_: mixed)
 
-    kept = module._Kept(0.5, {})
-    module._judge(plan, factors, whole, kept)
-    calm, best = kept.value, kept.factors
-    assert calm < 0.5
-    for value in factors.values():
-        value.data *= 30.0
-    module._judge(plan, factors, whole, kept)
-    assert kept.value == calm and kept.factors is best
+    def step(tokens: float | None = None) -> Moving:
+        if tokens is not None:
+            mixed.tokens[:] = tokens
+        start, options = Moving(values=factors), {"steps": 1, "rate": lambda _: 0.01, "limit": clip_norm(0.1)}
+        return adam(start, training.objective, watch=lambda state: None, **options)
+
+    end = step()
+    assert 0 < end.loss < 2 and end.taken == 1
+    for value, before in zip(end.values, factors, strict=True):
+        assert bool(torch.isfinite(value).all()) and not torch.equal(value, before)
+    end = step(1e30)
+    assert end.loss == float("inf") and (end.iteration, end.taken) == (1, 0)
+    assert all(map(torch.equal, end.values, factors))
+
+    kept = training.judged(module.Kept(values=factors, best=(), least=0.5, iteration=30))
+    assert kept.least < 0.5 and kept.best is factors
+    wild = dataclasses.replace(kept, values=tuple(30.0 * value for value in factors))
+    assert training.judged(wild).best is factors and training.judged(wild).least == kept.least
+    early = dataclasses.replace(wild, iteration=29, least=float("inf"))
+    assert training.judged(early) is early  # asked now and then
 
 
 @pytest.mark.parametrize("name", ["eagle-full", "eagle-sketch", "eagle-machines"])
 def test_shipped_recipes_are_the_papers(name: str) -> None:
     plan = load_recipe(name)
-    assert isinstance(plan, CompletionRecipe) and plan.layers == 4
+    assert isinstance(plan.model, Regime) and plan.layers == 4
     assert (plan.task.dim, plan.task.context, plan.task.outputs, plan.task.queries) == (18, 18, 2, 2)
     assert plan.task.spectrum == tuple(0.7**i for i in range(1, 11))
-    assert CompletionRecipe.from_dict(plan.to_dict()) == plan
+    assert Recipe.from_dict(plan.to_dict()) == plan
 
 
 @pytest.mark.parametrize(
@@ -198,10 +211,10 @@ def test_shipped_recipes_are_the_papers(name: str) -> None:
 )
 def test_bad_recipes_are_named(part: str, fields: dict[str, object], message: str) -> None:
     with pytest.raises(LayoutError, match=message):
-        CompletionRecipe.from_dict({**FIELDS, part: fields})
+        Recipe.from_dict({**FIELDS, part: fields})
 
 
 @pytest.mark.parametrize("part", ["name", "task", "model"])
 def test_missing_parts_are_named(part: str) -> None:
     with pytest.raises(LayoutError, match=f"the recipe has no '{part}', expected name"):
-        CompletionRecipe.from_dict({key: value for key, value in FIELDS.items() if key != part})
+        Recipe.from_dict({key: value for key, value in FIELDS.items() if key != part})

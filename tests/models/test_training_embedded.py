@@ -13,9 +13,10 @@ from interp.models.errors import LayoutError, UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import LayerNorm
 from interp.models.tasks import SimpleRegression
-from interp.models.training import EmbeddedRecipe, load_recipe, train_embedded
-from interp.models.training.embedded import Shapes, Stochastic, adam, initial, polish, prune, relative_error
-from interp.models.training.trained import EVALUATION_SEED
+from interp.models.training import Recipe, Step, load_recipe, train
+from interp.models.training.adam import Moving
+from interp.models.training.embedded import ManySeeds, Shapes, initial, moved, polish, prune, relative_error
+from interp.models.training.run import EVALUATION_SEED
 
 TASK = SimpleRegression(context=6)
 FIELDS = {
@@ -70,7 +71,7 @@ def test_pruning_takes_out_what_is_not_needed() -> None:
 
 
 def test_pruning_ends_where_every_weight_may_go() -> None:
-    shapes = Shapes(EmbeddedRecipe.from_dict(FIELDS).spec, TASK, 2, 2)
+    shapes = Shapes.of(Recipe.from_dict(FIELDS))
     fitted, checked = TASK.sample(50, 1), TASK.sample(50, 2)
     rounds: list[int] = []
 
@@ -87,54 +88,57 @@ def test_pruning_ends_where_every_weight_may_go() -> None:
 def test_a_seed_that_overflows_stands_still_and_the_others_move() -> None:
     shapes, theta = planted()
     start = torch.stack([torch.full_like(theta, 1e25), initial(shapes, 0.5, 1, 0)[0]])
-    still = Stochastic(start, torch.zeros_like(start), torch.zeros_like(start))
-    moved = adam(shapes, still, steps=3, rate=0.01, batch=8, l1=0.0, seed=0).theta
-    assert torch.equal(moved[0], start[0].float()) and not torch.equal(moved[1], start[1].float())
-    assert bool(moved.isfinite().all())
+    plan = ManySeeds(steps=3, rate=0.01, batch=8, l1=0.0)
+    end = moved(shapes, plan, Moving(values=(start.float(),)), lambda state: None).values[0]
+    assert torch.equal(end[0], start[0].float()) and not torch.equal(end[1], start[1].float())
+    assert bool(end.isfinite().all())
 
 
 def test_a_run_that_was_interrupted_ends_with_the_same_weights(tmp_path: Path) -> None:
-    recipe = EmbeddedRecipe.from_dict(FIELDS)
-    straight = train_embedded(recipe)
+    recipe = Recipe.from_dict(FIELDS)
+    straight = train(recipe)
 
     class Stop(Exception):
         pass
 
-    def stop(stage: str, step: int, error: float) -> None:
-        if stage == "polish 1":
+    def stop(step: Step) -> None:
+        if step.name == "polish 1":
             raise Stop
 
     record = tmp_path / "tiny.training"
     with pytest.raises(Stop):
-        train_embedded(recipe, record=record, watch=stop)
+        train(recipe, record=record, watch=stop)
     assert record.exists()
-    resumed = train_embedded(recipe, record=record)
-    assert not record.exists()
+    seen: set[str] = set()
+    resumed = train(recipe, record=record, watch=lambda step: seen.add(step.name))
+    assert not record.exists() and "adam" not in seen and "polish 0" not in seen
     expected = dict(straight.model.named())
     assert all(torch.equal(value, expected[name]) for name, value in resumed.model.named())
-    assert len(resumed.seeds) == 2 and all(stderr > 0 for stderr in resumed.stderrs)
+    assert resumed.effort == {"seeds": 2} and len(resumed.others) == 2
     fresh = TASK.sample(256, EVALUATION_SEED)  # which nothing was fitted to or chosen on
-    shapes = Shapes(recipe.spec, TASK, 2, 2)
-    for model, error in zip(resumed.seeds, resumed.errors, strict=True):
-        named = dict(model.named())
+    shapes = Shapes.of(recipe)
+    provenance = resumed.model.spec.provenance
+    assert [entry["seed"] for entry in provenance["seeds"]] == [0, 1]
+    for model in resumed.others:
+        named, facts = dict(model.named()), model.spec.provenance
         theta = torch.cat([named[name].flatten() for name in shapes.sizes])
-        assert error == pytest.approx(relative_error(shapes, theta, fresh), rel=1e-9)
-    stated = {entry["seed"]: entry for entry in resumed.model.spec.provenance["seeds"]}
-    best = resumed.model.spec.provenance["seed"]
-    assert (stated[best]["relative_error"], stated[best]["stderr"]) == (resumed.errors[0], resumed.stderrs[0])
-    assert resumed.model.spec.provenance["start"] == "random"
+        score = facts["relative_error"]
+        assert score["mean"] == pytest.approx(relative_error(shapes, theta, fresh), rel=1e-9) and score["stderr"] > 0
+        stated = provenance["seeds"][facts["seed"]]
+        assert (stated["relative_error"], stated["stderr"]) == (score["mean"], score["stderr"])
+    assert provenance["seed"] == resumed.others[0].spec.provenance["seed"] and provenance["start"] == "random"
     with pytest.raises(Stop):
-        train_embedded(recipe, record=record, watch=stop)
+        train(recipe, record=record, watch=stop)
     with pytest.raises(UsageError, match="another recipe or seed"):
-        train_embedded(recipe.with_seed(5), record=record)
+        train(recipe.with_seed(5), record=record)
 
 
 def test_seeds_differ_and_layernorm_starts_as_it_is() -> None:
     shapes, _ = planted()
     first, second = initial(shapes, 0.5, 2, 0)
     assert not torch.equal(first, second)
-    recipe = EmbeddedRecipe.from_dict({**FIELDS, "model": {"layernorm": {"affine": True}}})
-    weights = Shapes(recipe.spec, TASK, 2, 2)
+    recipe = Recipe.from_dict({**FIELDS, "model": {"layernorm": {"affine": True}}})
+    weights = Shapes.of(recipe)
     found = weights.weights(initial(weights, 0.5, 1, 0)[0])
     assert bool((found["layernorm.gain"] == 1).all()) and bool((found["layernorm.bias"] == 0).all())
 
@@ -142,13 +146,13 @@ def test_seeds_differ_and_layernorm_starts_as_it_is() -> None:
 @pytest.mark.parametrize("name", ["closed-form-context", "closed-form-all"])
 def test_shipped_recipes_say_what_they_are(name: str) -> None:
     recipe = load_recipe(name)
-    assert isinstance(recipe, EmbeddedRecipe)
+    assert isinstance(recipe.optimiser, ManySeeds)
     assert recipe.spec.layernorm == LayerNorm() and recipe.spec.stream == 4
-    assert EmbeddedRecipe.from_dict(recipe.to_dict()) == recipe
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
 
 
 def test_whole_numbers_stand_for_real_ones() -> None:
-    whole, real = (EmbeddedRecipe.from_dict({**FIELDS, "optimiser": {"l1": zero}}) for zero in (0, 0.0))
+    whole, real = (Recipe.from_dict({**FIELDS, "optimiser": {"l1": zero}}) for zero in (0, 0.0))
     assert whole.optimiser.l1 == 0 and repr(whole) == repr(real)
 
 
@@ -161,10 +165,10 @@ def test_whole_numbers_stand_for_real_ones() -> None:
         ("optimiser", {"evaluation_prompts": 1}, "2 or more"),
         ("optimiser", {"speed": 1}, "unknown field optimiser.speed"),
         ("model", {"layers": 0}, "model.layers"),
-        ("model", {"width": 0}, "embedding is 0"),
+        ("model", {"width": 0}, "model.width is 0"),
         ("task", {"name": "simple_regression", "context": 1}, "2 or more"),
     ],
 )
 def test_bad_recipes_are_refused(part: str, change: dict, said: str) -> None:
     with pytest.raises(LayoutError, match=said):
-        EmbeddedRecipe.from_dict({**FIELDS, part: change})
+        Recipe.from_dict({**FIELDS, part: change})

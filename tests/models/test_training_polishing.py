@@ -14,6 +14,7 @@ from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.objective import adjusted_losses
 from interp.models.training.polishing import polish, usual_mean
 from interp.models.training.sample import fresh_sample
+from interp.models.training.search import family_of
 
 COUNT = 1_000_000
 
@@ -48,11 +49,11 @@ def test_a_network_that_explodes_on_rare_prompts_is_not_chosen():
             "optimiser": {"prompts": [4096], "iterations": [1], "evaluation_prompts": 20_000},
         }
     )
-    family, sample = recipe.family(), fresh_sample(task, spec, 20_000, seed=3)
+    family, sample = family_of(recipe), fresh_sample(task, spec, 20_000, seed=3)
     calm, wild = (torch.tensor([[0.0, -step]] * 20, dtype=torch.float64) for step in (0.02, 0.03))
     losses = {size: adjusted_losses(family, theta, sample) for size, theta in (("calm", calm), ("wild", wild))}
     assert losses["wild"].median() < losses["calm"].median()
     assert losses["wild"].mean() > 10 * losses["calm"].mean()
     kept = [Progress(theta=wild, loss=1e-3), Progress(theta=calm, loss=2e-3)]
-    chosen = polish(recipe, kept, lambda name, start, sample, iterations: start)
+    chosen = polish(recipe, family, kept, lambda name, start, sample, iterations: start)
     assert torch.equal(chosen, calm)

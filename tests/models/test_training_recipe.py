@@ -114,6 +114,6 @@ def test_a_recipe_file(tmp_path):
     text += '[model]\nparametrisation = "free"\nlayers = 1\n'
     (tmp_path / "x.toml").write_text(text)
     recipe = load_recipe(str(tmp_path / "x.toml"))
-    assert recipe.heads == 2
+    assert recipe.model.heads == 2
     assert recipe == Recipe.from_dict(tomllib.loads(text))
     assert issubclass(LayoutError, InterpProbeError)

@@ -12,8 +12,9 @@ from interp.models.tasks import task_of
 from interp.models.training import Recipe, train
 from interp.models.training import journal as journal_module
 from interp.models.training.levenberg_marquardt import Progress, minimise
+from interp.models.training.parametrisation import balanced
 from interp.models.training.sample import fresh_sample
-from interp.models.training.search import balanced
+from interp.models.training.search import family_of
 
 # With many more context tokens than dimensions the spectrum of Sigma is narrow, and losses have light tails.
 TASK = {"name": "noisy_regression", "dim": 3, "context": 24, "noise": {"uniform": [0, 5]}}
@@ -39,19 +40,19 @@ def test_one_layer_reaches_the_closed_form_step():
     trained = train(recipe("gd++", 1, task, prompts=[8192]))
     omega = float(trained.model.P[0, 0, -1, -1] * trained.model.Q[0, 0, 0, 0])
     assert omega == pytest.approx(-1 / 31, rel=0.02)
-    assert abs(trained.adjusted_loss - 10 * (1 - 20 / 31) / 2) < 4 * trained.stderr + 0.002
+    assert abs(trained.loss - 10 * (1 - 20 / 31) / 2) < 4 * trained.stderr + 0.002
 
 
 def test_families_are_nested():
     """On the same prompts a larger family is never worse (5 % for an early end and the sample it was fitted on)."""
-    loss = {name: train(recipe(name, 2)).adjusted_loss for name in ("gd++", "diag", "free", "full")}
+    loss = {name: train(recipe(name, 2)).loss for name in ("gd++", "diag", "free", "full")}
     assert loss["diag"] < 0.5 * loss["gd++"]
     assert loss["full"] < 1.05 * loss["diag"]  # one head, as diag here; free has two
     assert loss["free"] < loss["diag"]
 
 
 def test_deeper_is_better():
-    losses = [train(recipe("gd++", layers, {**TASK, "noise": {"fixed": 0}})).adjusted_loss for layers in (1, 2, 3)]
+    losses = [train(recipe("gd++", layers, {**TASK, "noise": {"fixed": 0}})).loss for layers in (1, 2, 3)]
     assert losses[1] < 0.1 * losses[0]
     assert losses[2] < 0.1 * losses[1]
 
@@ -79,8 +80,8 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, parametrisation
     resumed = train(plan, record=tmp_path / "record", watch=lambda step: seen.append(f"{step.name} {step.iteration}"))
     assert torch.equal(resumed.model.P, whole.model.P)
     assert torch.equal(resumed.model.Q, whole.model.Q)
-    assert resumed.iterations == whole.iterations
-    assert resumed.adjusted_loss == whole.adjusted_loss
+    assert resumed.effort == whole.effort
+    assert resumed.loss == whole.loss
     assert seen == whole_run  # nothing was left out, nothing done twice
     assert not list(tmp_path.iterdir())  # neither the record nor a temporary file is left
 
@@ -94,8 +95,8 @@ def test_networks_of_several_depths_share_a_record(tmp_path):
     )
     alone = train(recipe("gd++", 2))
     assert torch.equal(shared.model.P, alone.model.P)
-    assert shared.iterations == alone.iterations
-    assert shared.iterations > len(steps)
+    assert shared.effort == alone.effort
+    assert shared.effort["iterations"] > len(steps)
     assert not any(name.startswith("grow-1") for name in steps)
 
 
@@ -127,7 +128,7 @@ def test_seeds_are_explicit():
     first, again, other = (train(recipe().with_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first.model.P, again.model.P)
     assert not torch.equal(first.model.P, other.model.P)
-    assert first.adjusted_loss == pytest.approx(other.adjusted_loss, rel=0.25)  # rare prompts dominate the error
+    assert first.loss == pytest.approx(other.loss, rel=0.25)  # rare prompts dominate the error
 
 
 def test_the_model_carries_its_task_and_provenance():
@@ -135,13 +136,13 @@ def test_the_model_carries_its_task_and_provenance():
     spec = trained.model.spec
     assert task_of(spec.task).to_dict() == task_of(TASK).to_dict()
     assert Recipe.from_dict(spec.provenance["recipe"]) == recipe()
-    assert spec.provenance["adjusted_loss"]["mean"] == trained.adjusted_loss
+    assert spec.provenance["adjusted_loss"]["mean"] == trained.loss
     assert trained.model.P.dtype == torch.float64
 
 
 def test_steps_are_accepted_only_downhill_and_overflow_is_survived():
     plan = recipe("gd++", 3)
-    family = plan.family()
+    family = family_of(plan)
     sample = fresh_sample(plan.task, plan.spec, 256, seed=3)
     losses: list[float] = []
     start = Progress(theta=torch.full((3, 2), -0.4, dtype=torch.float64))

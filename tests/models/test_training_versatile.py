@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from interp.models.errors import UnreadableFile, UsageError
-from interp.models.training import load_recipe, recipe_names
-from interp.models.training.recipe import Optimiser, Recipe
+from interp.models.training import Recipe, load_recipe, recipe_names
+from interp.models.training.search import Effort
 from interp.papers import versatile as module
 from interp.papers.versatile import PAPER, Cell, cells, run_cells
 
@@ -46,7 +46,7 @@ class _Quick(Cell):
     """A cell whose recipe takes a moment."""
 
     def recipe(self) -> Recipe:
-        effort = Optimiser(
+        effort = Effort(
             attempts=1, keep=1, search_prompts=256, prompts=(512,), iterations=(3,), evaluation_prompts=1000
         )
         return dataclasses.replace(super().recipe(), optimiser=effort)

@@ -9,7 +9,7 @@ import torch
 
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
-from interp.models.training.levenberg_marquardt import Progress
+from interp.models.training.adam import Moving
 from interp.models.training.objective import loss
 from interp.models.training.parametrisation import parametrisation
 from interp.models.training.sample import fresh_sample
@@ -29,36 +29,36 @@ def family():
     return parametrisation("full", dim=3, heads=1, scale=1.0, residual=1.0)
 
 
-def small(family, size: float = 0.02) -> Progress:
+def small(family, size: float = 0.02) -> Moving:
     generator = torch.Generator().manual_seed(1)
-    return Progress(theta=size * torch.randn(2, family.size, generator=generator, dtype=torch.float64))
+    return Moving(values=(size * torch.randn(2, family.size, generator=generator, dtype=torch.float64).float(),))
 
 
 def test_it_descends_from_random_weights(family, sample):
     """Below the best single step of gradient descent; predicting 0 costs more than that."""
-    end = wander(family, sample, small(family), steps=1500, seed=0, watch=lambda now: None)
+    end = wander(family, sample, small(family), lambda now: None, steps=1500, seed=0)
     oracle = sample.oracle
     step = torch.einsum("pi,pi->p", sample.gram[:, :3, 3], oracle).mean() / sample.gram[:, :3, 3].square().sum(1).mean()
     one_step = 0.5 * (step * sample.gram[:, :3, 3] - oracle).square().sum(1).mean()
-    assert end.theta.shape == (2, family.size)
-    assert loss(family, end.theta, sample.cautious(1.0)) < 0.6 * float(one_step)
+    assert end.values[0].shape == (2, family.size)
+    assert loss(family, end.values[0].double(), sample.cautious(1.0)) < 0.6 * float(one_step)
     assert float(one_step) < 0.5 * float(oracle.square().sum(1).mean())
 
 
 def test_it_goes_on_from_every_state(family, sample):
-    states: list[Progress] = []
-    whole = wander(family, sample, small(family), steps=3 * LEG + 7, seed=0, watch=states.append)
+    states: list[Moving] = []
+    whole = wander(family, sample, small(family), states.append, steps=3 * LEG + 7, seed=0)
     assert [state.iteration for state in states] == [LEG, 2 * LEG, 3 * LEG, 3 * LEG + 7]
     for state in states:
-        resumed = wander(family, sample, state, steps=3 * LEG + 7, seed=0, watch=lambda now: None)
-        assert torch.equal(resumed.theta, whole.theta)
-    other = wander(family, sample, small(family), steps=3 * LEG + 7, seed=1, watch=lambda now: None)
-    assert not torch.equal(other.theta, whole.theta)
+        resumed = wander(family, sample, state, lambda now: None, steps=3 * LEG + 7, seed=0)
+        assert torch.equal(resumed.values[0], whole.values[0])
+    other = wander(family, sample, small(family), lambda now: None, steps=3 * LEG + 7, seed=1)
+    assert not torch.equal(other.values[0], whole.values[0])
 
 
 def test_prompts_that_overflow_change_nothing(family, sample):
     huge = dataclasses.replace(sample, gram=sample.gram * 1e30)
     start = small(family)
-    end = wander(family, huge, start, steps=20, seed=0, watch=lambda now: None)
-    assert torch.equal(end.theta, start.theta.float().double())
+    end = wander(family, huge, start, lambda now: None, steps=20, seed=0)
+    assert torch.equal(end.values[0], start.values[0])
     assert end.loss == float("inf")
