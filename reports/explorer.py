@@ -9,7 +9,7 @@ from markupsafe import Markup
 from interp.reports.explorer_data import page_data
 from interp.reports.numbers import percent, plain
 from interp.reports.page import HERE, Page, environment, policy
-from interp.results.explored import Exploration
+from interp.results.weight_maps import WeightMaps
 
 __all__ = ["ExplorerPage", "render_explorer"]
 
@@ -22,22 +22,22 @@ class ExplorerPage(Page):
     thinned: str  # what was done to the numbers, in a sentence
 
 
-def render_explorer(exploration: Exploration) -> ExplorerPage:
-    """The same exploration always gives the same page."""
+def render_explorer(weight_maps: WeightMaps) -> ExplorerPage:
+    """Equal maps give equal pages."""
     from plotly.offline import get_plotlyjs  # slow to import, and only pages need it
 
     scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
     style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "explorer.css"))
-    data = page_data(exploration, overhead=sum(map(len, (*scripts, style))) + 40_000)
+    data = page_data(weight_maps, overhead=sum(map(len, (*scripts, style))) + 40_000)
     made = environment()
     made.filters |= {"percent": percent, "plain": plain}
     text = made.get_template("explorer.html").render(
-        exploration=exploration,
-        title=_title(exploration),
+        weight_maps=weight_maps,
+        title=_title(weight_maps),
         data=data.content,
         thinned=data.words(),
         exact=not data.bits,
-        facts=_facts(exploration),
+        facts=_facts(weight_maps),
         style=Markup(style),
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts),
@@ -45,21 +45,21 @@ def render_explorer(exploration: Exploration) -> ExplorerPage:
     return ExplorerPage(text=text, thinned=data.words())
 
 
-def _title(exploration: Exploration) -> str:
-    first, last = exploration.checkpoints[0].info.name, exploration.checkpoints[-1].info.name
+def _title(weight_maps: WeightMaps) -> str:
+    first, last = weight_maps.checkpoints[0].info.name, weight_maps.checkpoints[-1].info.name
     return plain(
         first
-        if exploration.kind == "single"
+        if weight_maps.kind == "single"
         else f"{first} and {last}"
-        if exploration.kind == "pair"
+        if weight_maps.kind == "pair"
         else f"{first} … {last}"
     )
 
 
-def _facts(exploration: Exploration) -> list[tuple[str, list[tuple[str, str]]]]:
+def _facts(weight_maps: WeightMaps) -> list[tuple[str, list[tuple[str, str]]]]:
     """What is shown, checkpoint by checkpoint."""
     facts = []
-    for entry in exploration.checkpoints:
+    for entry in weight_maps.checkpoints:
         counts, info = entry.counts(), entry.info
         rows = [
             ("sha256 of the file", info.sha256),

@@ -1,4 +1,4 @@
-"""The matrices of an exploration as text that a page can carry: exact while that fits, else thinned openly.
+"""The matrices of weight maps as text that a page can carry: exact while that fits, else thinned openly.
 
 Numbers are kept in the file's own precision while the page stays within ``SMALL`` bytes. Beyond that they become
 integers of 16 bits down to 8, times a scale of each matrix (finite x -> scale * round(x / scale)); beyond ``LARGE``
@@ -9,6 +9,7 @@ bytes means of square groups of cells, which do not cross the borders of channel
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from interp.reports.numbers import number, plain
-from interp.results.explored import LAYER_MAPS, MATRICES, Exploration, Explored, Gauge
+from interp.results.plain_data import to_plain
+from interp.results.weight_maps import LAYER_MAPS, MATRICES, CheckpointMaps, Gauge, WeightMaps
 
 __all__ = ["LARGE", "SMALL", "PageData", "page_data"]
 
@@ -53,11 +55,11 @@ class PageData:
         )
 
 
-def page_data(exploration: Exploration, overhead: int) -> PageData:
+def page_data(weight_maps: WeightMaps, overhead: int) -> PageData:
     """``overhead``: bytes of the page beside the matrices and what is said about them."""
-    frame = _frame(exploration)
-    spent = overhead + sum(_text_size(entry) for entry in frame["checkpoints"])
-    matrices = [_matrices(entry) for entry in exploration.checkpoints]
+    frame = _frame(weight_maps)
+    spent = overhead + sum(len(json.dumps(entry)) for entry in frame["checkpoints"])
+    matrices = [_matrices(entry) for entry in weight_maps.checkpoints]
     exact = sum(m.nbytes for entry in matrices for m in entry.values())
     count = sum(m.size for entry in matrices for m in entry.values())
     bits, group = 0, 1
@@ -67,17 +69,17 @@ def page_data(exploration: Exploration, overhead: int) -> PageData:
         if not fits:
             room = max(LARGE - spent, 1_000_000) / (bits / 8 * _BASE64)
             group = max(2, math.ceil(math.sqrt(count / room)))
-    grid = _Grid.of(exploration, group)
+    grid = _Grid.of(weight_maps, group)
     packed = [{name: _packed(grid.pooled(m), bits) for name, m in entry.items()} for entry in matrices]
     every = [part for entry in packed for part in entry.values()]
     frame |= {"width": grid.width, "names": grid.names, "starts": grid.starts, "bits": bits, "group": group}
-    for entry, explored, parts in zip(frame["checkpoints"], exploration.checkpoints, packed, strict=True):
-        entry["weights"] = {
+    for shown, entry, parts in zip(frame["checkpoints"], weight_maps.checkpoints, packed, strict=True):
+        shown["weights"] = {
             name: {"data": part.data, "scale": part.scale, "size": part.size} for name, part in parts.items()
         }
-        entry["live"] = {
-            "maps": _bits(grid.any(explored.live_maps, axes=2)),
-            "channels": _bits(grid.any(explored.live_channels, axes=1)),
+        shown["live"] = {
+            "maps": _bits(grid.any(entry.live_maps, axes=2)),
+            "channels": _bits(grid.any(entry.live_channels, axes=1)),
         }
     return PageData(
         content=frame,
@@ -88,20 +90,20 @@ def page_data(exploration: Exploration, overhead: int) -> PageData:
     )
 
 
-def _matrices(entry: Explored) -> dict[str, NDArray[np.floating[Any]]]:
+def _matrices(entry: CheckpointMaps) -> dict[str, NDArray[np.floating[Any]]]:
     return {"Q": entry.Q, "P": entry.P, **{name: entry.maps[name] for name in LAYER_MAPS}}
 
 
 # --- everything but the matrices ------------------------------------------------------------------------------------
 
 
-def _frame(exploration: Exploration) -> dict[str, Any]:
+def _frame(weight_maps: WeightMaps) -> dict[str, Any]:
     return {
-        "kind": exploration.kind,
-        "tokens": [[plain(name), size] for name, size in exploration.tokens],
-        "layers": exploration.checkpoints[0].layers,
-        "heads": exploration.checkpoints[0].heads,
-        "fullWidth": exploration.width,
+        "kind": weight_maps.kind,
+        "tokens": [[plain(name), size] for name, size in weight_maps.tokens],
+        "layers": weight_maps.checkpoints[0].layers,
+        "heads": weight_maps.checkpoints[0].heads,
+        "fullWidth": weight_maps.width,
         "coefficients": [
             {
                 "name": plain(entry.name),
@@ -111,13 +113,13 @@ def _frame(exploration: Exploration) -> dict[str, Any]:
                 "column": entry.column,
                 "trace": entry.trace,
             }
-            for entry in exploration.coefficients
+            for entry in weight_maps.coefficients
         ],
-        "checkpoints": [_checkpoint(entry) for entry in exploration.checkpoints],
+        "checkpoints": [_checkpoint(entry) for entry in weight_maps.checkpoints],
     }
 
 
-def _checkpoint(entry: Explored) -> dict[str, Any]:
+def _checkpoint(entry: CheckpointMaps) -> dict[str, Any]:
     return {
         "name": plain(entry.info.name),
         "step": entry.step,
@@ -147,18 +149,7 @@ def _spectra(spectra: Mapping[str, Float[np.ndarray, "*owner value"]]) -> dict[s
 
 
 def _nulls(values: NDArray[Any]) -> Any:
-    out = values.astype(object)
-    out[~np.isfinite(values)] = None
-    return out.tolist()
-
-
-def _text_size(value: Any) -> int:
-    """Roughly, of its JSON."""
-    if isinstance(value, dict):
-        return sum(len(key) + 4 + _text_size(entry) for key, entry in value.items())
-    if isinstance(value, list):
-        return sum(1 + _text_size(entry) for entry in value)
-    return len(repr(value))
+    return to_plain(values.tolist())
 
 
 # --- the matrices ---------------------------------------------------------------------------------------------------
@@ -173,9 +164,9 @@ class _Grid:
     starts: list[int]  # the first run of every channel
 
     @classmethod
-    def of(cls, exploration: Exploration, group: int) -> _Grid:
+    def of(cls, weight_maps: WeightMaps, group: int) -> _Grid:
         runs, names, starts, offset = [], [], [], 0
-        for channel, size in exploration.tokens:
+        for channel, size in weight_maps.tokens:
             starts.append(len(runs))
             for first in range(0, size, group):
                 last = min(first + group, size) - 1

@@ -6,29 +6,27 @@ whose keys have the Gram matrix G.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from numpy.typing import NDArray
+from jaxtyping import Float, Int
 
 from interp.algebra.alignment import tensor_product_norms
-from interp.algebra.basis import BasisMap, omega_maps, trace_maps
+from interp.algebra.basis import BasisMap, TraceMap, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
 from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
-from interp.results.explored import Coefficient
+from interp.results.weight_maps import MapCoefficient
 
 __all__ = [
+    "LayerBasis",
     "block_scalar_part",
-    "coefficients_of",
-    "copy_map",
+    "gauge_free_parts",
     "identity_multiples",
+    "layer_basis",
     "singular_values",
-    "split",
-    "trace_map",
 ]
 
 MOST_COEFFICIENTS = 256
@@ -60,7 +58,7 @@ def block_scalar_part(
     return out
 
 
-def copy_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]) -> Float[np.ndarray, "D D"]:
+def _copy_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]) -> Float[np.ndarray, "D D"]:
     """d T[a, e] / d G[a, e], G symmetric: sum_h P[a, a] Q[e, e], and off the diagonal also P[a, e] Q[e, a]."""
     straight = np.einsum("haa,hee->ae", P, Q)
     turned = np.einsum("hae,hea->ae", P, Q)
@@ -68,7 +66,7 @@ def copy_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"])
     return straight + turned
 
 
-def trace_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]) -> Float[np.ndarray, "D D"]:
+def _trace_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]) -> Float[np.ndarray, "D D"]:
     """d T[a, a] / d G[b, b] = sum_h P[a, b] Q[a, b]."""
     return np.einsum("hab,hab->ab", P, Q)
 
@@ -86,82 +84,111 @@ def singular_values(
     return out
 
 
-def coefficients_of(spec: ModelSpec) -> tuple[tuple[Coefficient, ...], tuple[BasisMap, ...] | None]:
-    """The coefficients of a layer. With one input channel beside the label: the omegas and traces, and their basis
-    maps. For other tokens: sum_h p_h[r, b] q_h[e, c], with p and q the multiples of the identity in the blocks of P and
-    Q; of many channels only those that copy a block of G to its own place."""
-    channels = [c.name for c in spec.channels]
+@dataclass(frozen=True, kw_only=True)
+class LayerBasis:
+    """The coefficients of a layer, and the maps they multiply. Tokens with one input channel beside the label have the
+    omegas and traces. For other tokens (``maps`` None) coefficients are sum_h p_h[r, b] q_h[e, c], with p and q the
+    multiples of the identity in the blocks of P and Q; of many channels only those that copy a block of G to its own
+    place."""
+
+    spec: ModelSpec
+    coefficients: tuple[MapCoefficient, ...]
+    maps: tuple[BasisMap, ...] | None
+
+
+def layer_basis(spec: ModelSpec) -> LayerBasis:
+    channels = spec.channels
     try:
         maps: tuple[BasisMap, ...] = (*omega_maps(spec), *trace_maps(spec))
     except LayoutError:
-        same = [(r, c) for r, a in enumerate(spec.channels) for c, b in enumerate(spec.channels) if a.size == b.size]
-        if len(same) ** 2 > MOST_COEFFICIENTS:
-            same = [(r, c) for r, c in same if r == c]
-        return tuple(
-            Coefficient(
-                name=f"omega_{channels[r]}<-{channels[e]},{channels[b]}.{channels[c]}",
+        pairs = [(r, c) for r, a in enumerate(channels) for c, b in enumerate(channels) if a.size == b.size]
+        if len(pairs) ** 2 > MOST_COEFFICIENTS:
+            pairs = [(r, c) for r, c in pairs if r == c]
+        every = [(r, b, e, c) for r, b in pairs for e, c in pairs][:MOST_COEFFICIENTS]
+        coefficients = tuple(
+            MapCoefficient(
+                name="omega_{}<-{},{}.{}".format(*(channels[k].name for k in (r, e, b, c))),
                 row=r,
                 key_row=b,
                 key_column=c,
                 column=e,
             )
-            for r, b in same
-            for e, c in same
-        )[:MOST_COEFFICIENTS], None
-    label = channels.index(spec.readout.channel)
+            for r, b, e, c in every
+        )
+        return LayerBasis(spec=spec, coefficients=coefficients, maps=None)
+    label = [c.name for c in channels].index(spec.readout.channel)
     index = {"x": 1 - label, "y": label}
-    names = []
+    named = []
     for basis in maps:
-        if ":" in basis.name:
-            to, traced = index[basis.name[0]], index[basis.name[2]]
-            names.append(
-                Coefficient(name=f"tau_{basis.name}", row=to, key_row=traced, key_column=traced, column=to, trace=True)
+        trace = isinstance(basis, TraceMap)
+        row, column = index[basis.name[0]], index[basis.name[-1]]
+        prefix, key_row, to = ("tau", column, row) if trace else ("omega", row, column)
+        name = f"{prefix}_{basis.name}"
+        named.append(MapCoefficient(name=name, row=row, key_row=key_row, key_column=column, column=to, trace=trace))
+    return LayerBasis(spec=spec, coefficients=tuple(named), maps=maps)
+
+
+def gauge_free_parts(
+    P: Float[np.ndarray, "layer head D D"],
+    Q: Float[np.ndarray, "layer head D D"],
+    scalars: Mapping[str, Float[np.ndarray, "layer head C C"]],
+    basis: LayerBasis,
+    live: LiveCoordinates,
+) -> tuple[
+    dict[str, Float[np.ndarray, "layer D D"]], Float[np.ndarray, "layer coefficient"], Float[np.ndarray, "layer 3"]
+]:
+    """Layer by layer the maps "copy" and "trace", and "left", the size of what the coefficients do not hold in every
+    (a, e); the coefficients; and the shares of ||K||^2. NaN where a weight is not finite."""
+    layers, D = P.shape[0], basis.spec.width
+    copy = np.stack([_copy_map(*pair) for pair in zip(P, Q, strict=True)])
+    trace = np.stack([_trace_map(*pair) for pair in zip(P, Q, strict=True)])
+    left = np.full((layers, D, D), np.nan)
+    coefficients, shares = np.full((layers, len(basis.coefficients)), np.nan), np.full((layers, 3), np.nan)
+    for layer in np.flatnonzero(np.isfinite(copy).all((1, 2)) & np.isfinite(trace).all((1, 2))):
+        if basis.maps is None:
+            p, q = scalars["P"][layer], scalars["Q"][layer]
+            coefficients[layer] = [
+                np.sum(p[:, c.row, c.key_row] * q[:, c.column, c.key_column]) for c in basis.coefficients
+            ]
+            flat_P, flat_Q = (block_scalar_part(s[None], basis.spec)[0] for s in (p, q))
+            # Block-scalar heads do not make an orthogonal part of the symmetrised K, so there are no shares.
+            energy = tensor_product_norms(
+                np.concatenate([P[layer] - flat_P, flat_P]), np.concatenate([Q[layer], Q[layer] - flat_Q])
             )
         else:
-            to, source = index[basis.name[0]], index[basis.name[1]]
-            names.append(Coefficient(name=f"omega_{basis.name}", row=to, key_row=to, key_column=source, column=source))
-    return tuple(names), maps
+            coefficients[layer], energy, shares[layer] = _projected(P[layer], Q[layer], basis.maps, live, int(layer))
+        left[layer] = np.sqrt(np.maximum(energy, 0.0))
+    return {"copy": copy, "trace": trace, "left": left}, coefficients, shares
 
 
-def split(
+def _projected(
     P: Float[np.ndarray, "head D D"],
     Q: Float[np.ndarray, "head D D"],
-    names: tuple[Coefficient, ...],
-    maps: tuple[BasisMap, ...] | None,
-    scalars: Mapping[str, Float[np.ndarray, "layer head C C"]],
+    maps: tuple[BasisMap, ...],
     live: LiveCoordinates,
     layer: int,
-    spec: ModelSpec,
 ) -> tuple[Float[np.ndarray, " coefficient"], Float[np.ndarray, "D D"], Float[np.ndarray, " 3"]]:
-    """The coefficients of one layer, the size of what is left in every (a, e), and the shares of ||K||^2."""
-    total = tensor_product_norms(P, Q)
-    if maps is None:
-        p, q = scalars["P"][layer], scalars["Q"][layer]
-        values = np.array([np.sum(p[:, c.row, c.key_row] * q[:, c.column, c.key_column]) for c in names])
-        flat = [block_scalar_part(s[layer][None], spec)[0] for s in (scalars["P"], scalars["Q"])]
-        left = tensor_product_norms(np.concatenate([P - flat[0], flat[0]]), np.concatenate([Q, Q - flat[1]]))
-        share = np.full(3, np.nan)  # block-scalar heads do not make an orthogonal part of the symmetrised K
-        return values, np.sqrt(np.maximum(left, 0.0)), share
+    """The coefficients of one layer by projection, the energy of what is left in every (a, e), and the shares."""
+    energy = tensor_product_norms(P, Q)
+    rounding = 1e-13 * energy.max(initial=0.0)  # of the sums: what remains where nothing is left
     tensors = torch.from_numpy(P), torch.from_numpy(Q)
-    found = project(*tensors, maps, live, layer)
-    omegas = project(*tensors, maps[:4], live, layer)
-    values = found.coefficients.numpy()
-    projected = _entries(maps, values, spec.width)
-    a, b, c, e = projected["index"].T
+    whole, omegas = project(*tensors, maps, live, layer), project(*tensors, maps[:4], live, layer)
+    values = whole.coefficients.numpy()
+    (a, b, c, e), projected = _entries(maps, values, P.shape[-1])
     K = 0.5 * ((P[:, a, b] * Q[:, e, c]).sum(0) + (P[:, a, c] * Q[:, e, b]).sum(0))
-    left = total.copy()
-    np.add.at(left, (a, e), (K - projected["value"]) ** 2 - K**2)
-    # Where nothing is left, what remains is the rounding of the sums.
-    left[left < 1e-13 * total.max(initial=0.0)] = 0.0
-    if not found.energy > 0:
-        return values, np.sqrt(np.maximum(left, 0.0)), np.full(3, np.nan)
-    block = min(omegas.explained / found.energy, 1.0)
-    whole = min(max(found.explained / found.energy, block), 1.0)
-    return values, np.sqrt(np.maximum(left, 0.0)), np.array([block, whole - block, 1.0 - whole])
+    np.add.at(energy, (a, e), (K - projected) ** 2 - K**2)
+    energy[energy < rounding] = 0.0
+    if not whole.energy > 0:
+        return values, energy, np.full(3, np.nan)
+    block = min(omegas.explained / whole.energy, 1.0)
+    both = min(max(whole.explained / whole.energy, block), 1.0)
+    return values, energy, np.array([block, both - block, 1.0 - both])
 
 
-def _entries(maps: Sequence[BasisMap], values: Float[np.ndarray, " map"], D: int) -> dict[str, NDArray[Any]]:
-    """The non-zero entries of the symmetrised sum of basis tensors: their indices (a, b, c, e) and values."""
+def _entries(
+    maps: tuple[BasisMap, ...], values: Float[np.ndarray, " map"], D: int
+) -> tuple[tuple[Int[np.ndarray, " entry"], ...], Float[np.ndarray, " entry"]]:
+    """The non-zero entries of the symmetrised sum of basis tensors: their indices (a, b, c, e), and values."""
     flat, weights = [], []
     for basis, value in zip(maps, np.nan_to_num(values), strict=True):
         a, b, c, e = basis.entries().numpy().T
@@ -169,5 +196,4 @@ def _entries(maps: Sequence[BasisMap], values: Float[np.ndarray, " map"], D: int
             flat.append(((a * D + left) * D + right) * D + e)
             weights.append(np.full(len(a), 0.5 * value))
     unique, where = np.unique(np.concatenate(flat), return_inverse=True)
-    summed = np.bincount(where.ravel(), np.concatenate(weights))
-    return {"index": np.stack(np.unravel_index(unique, (D, D, D, D)), -1), "value": summed}
+    return np.unravel_index(unique, (D, D, D, D)), np.bincount(where.ravel(), np.concatenate(weights))

@@ -37,15 +37,15 @@ def command(a: str, b: str, spec: str | None, out: str | None, opened: bool, as_
     with progress_line() as progress:
         progress("loading")
         use_one_thread()
-        from interp.exploration import explore
+        from interp.weight_maps import explore
 
-        exploration = explore((a, b), spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
+        weight_maps = explore((a, b), spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
         if out is not None:
             progress("writing the page")
             from interp.reports.explorer import render_explorer
 
-            render_explorer(exploration).write(out)
-    difference = exploration.difference()
+            render_explorer(weight_maps).write(out)
+    difference = weight_maps.difference()
     if as_json:
         click.echo(json.dumps(difference, allow_nan=False))
     else:

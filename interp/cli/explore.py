@@ -32,18 +32,18 @@ def command(checkpoints: tuple[str, ...], spec: str | None, out: str, opened: bo
     with progress_line() as progress:
         progress("loading")
         use_one_thread()
-        from interp.exploration import explore
         from interp.reports.explorer import render_explorer
+        from interp.weight_maps import explore
 
-        exploration = explore(checkpoints, spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
+        weight_maps = explore(checkpoints, spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
         progress("writing the page")
-        page = render_explorer(exploration)
+        page = render_explorer(weight_maps)
         page.write(out)
     if as_json:
         written = {"path": out, "bytes": page.size, "precision": page.thinned}
-        click.echo(json.dumps({**exploration.to_dict(), "page": written}, allow_nan=False))
+        click.echo(json.dumps({**weight_maps.to_dict(), "page": written}, allow_nan=False))
     else:
-        for note in exploration.notes:
+        for note in weight_maps.notes:
             click.echo(f"note: {note}")
         click.echo(f"{out}: {page.size / 1e6:.1f} MB. {page.thinned}")
     if opened:

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from interp.checkpoints.canonical import write_checkpoint
-from interp.exploration import explore
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.reports.explorer import render_explorer
+from interp.weight_maps import explore
 
 pytestmark = pytest.mark.slow
 LAYERS, HEADS, DIM, ROUNDS = 32, 8, 127, 5

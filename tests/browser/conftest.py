@@ -17,11 +17,11 @@ import torch
 from explored_pages import HOSTILE, PATIENCE, Explorer, Open, network, opened_page, regauged
 
 from interp.checkpoints.canonical import write_checkpoint
-from interp.exploration import explore
 from interp.models.transformer import LinearTransformer
 from interp.reports.explorer import render_explorer
 from interp.reports.html import render_report
 from interp.results import Analysis, ProbeReport
+from interp.weight_maps import explore
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [

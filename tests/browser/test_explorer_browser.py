@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from explored_pages import CLIPPED, NAMES, Open, comes_to
 
-from interp.exploration import explore
+from interp.weight_maps import explore
 
 SLOW = pytest.mark.slow
 

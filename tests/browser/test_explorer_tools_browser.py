@@ -14,9 +14,9 @@ from explored_pages import NAMES, PATIENCE, Open, network
 
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
-from interp.exploration import explore
 from interp.reports import explorer_data
 from interp.reports.explorer import ExplorerPage, render_explorer
+from interp.weight_maps import explore
 
 SLOW = pytest.mark.slow
 

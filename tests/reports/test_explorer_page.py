@@ -17,12 +17,12 @@ from interp.reports import explorer_data
 from interp.reports.explorer import render_explorer
 from interp.reports.explorer_data import page_data
 from interp.results import CheckpointInfo
-from interp.results.explored import LAYER_MAPS, Coefficient, Exploration, Explored, Gauge
+from interp.results.weight_maps import LAYER_MAPS, CheckpointMaps, Gauge, MapCoefficient, WeightMaps
 
 
-def explored(
+def checkpoint_maps(
     Q: np.ndarray, P: np.ndarray, tokens: Sequence[tuple[str, int]], name: str = "a.safetensors", **more: Any
-) -> Explored:
+) -> CheckpointMaps:
     layers, heads, D = Q.shape[:3]
     C = len(tokens)
     gauge = Gauge(order=np.tile(np.arange(heads), (layers, 1)), factor=np.ones((layers, heads)))
@@ -55,12 +55,12 @@ def explored(
         "distance": np.zeros(layers),
         "head_distance": np.zeros((layers, heads)),
     }
-    return Explored(**fields | more)
+    return CheckpointMaps(**fields | more)
 
 
-def exploration(*entries: Explored, tokens: Sequence[tuple[str, int]], notes: tuple[str, ...] = ()) -> Exploration:
-    coefficient = Coefficient(name="omega_xx", row=0, key_row=0, key_column=0, column=0)
-    return Exploration(
+def weight_maps(*entries: CheckpointMaps, tokens: Sequence[tuple[str, int]], notes: tuple[str, ...] = ()) -> WeightMaps:
+    coefficient = MapCoefficient(name="omega_xx", row=0, key_row=0, key_column=0, column=0)
+    return WeightMaps(
         checkpoints=entries,
         tokens=tuple(tokens),
         coefficients=(coefficient,),
@@ -97,7 +97,7 @@ def decoded(content: dict[str, Any], name: str, k: int) -> np.ndarray:
 def test_small_pages_hold_the_files_numbers_exactly(dtype: type) -> None:
     Q, P = random(0, SHAPE, dtype), random(1, SHAPE, dtype)
     Q[0, 1, 2, 3], P[1, 0, 0, 0], P[1, 0, 1, 1] = np.nan, np.inf, -0.0
-    data = page_data(exploration(explored(Q, P, TOKENS), tokens=TOKENS), overhead=0)
+    data = page_data(weight_maps(checkpoint_maps(Q, P, TOKENS), tokens=TOKENS), overhead=0)
     assert (data.bits, data.group, data.error, data.words()) == (
         0,
         1,
@@ -118,7 +118,7 @@ def test_larger_pages_say_how_far_their_numbers_are_off(bits: int, monkeypatch: 
     P[1, 1] = 0.0
     monkeypatch.setattr(explorer_data, "SMALL", 0)
     monkeypatch.setattr(explorer_data, "_BITS", (bits,))
-    data = page_data(exploration(explored(Q, P, TOKENS), tokens=TOKENS), overhead=0)
+    data = page_data(weight_maps(checkpoint_maps(Q, P, TOKENS), tokens=TOKENS), overhead=0)
     assert (data.bits, data.group) == (bits, 1)
     worst = 0.0
     for name, matrix in (("Q", Q), ("P", P)):
@@ -142,8 +142,8 @@ def test_the_largest_pages_show_means_of_cells_within_channels(monkeypatch: pyte
     monkeypatch.setattr(explorer_data, "LARGE", 0)
     live = np.zeros((1, 6, 6), dtype=bool)
     live[0, 5, 2] = True
-    entry = explored(Q, Q.copy(), TOKENS, live_maps=live)
-    data = page_data(exploration(entry, tokens=TOKENS), overhead=0)
+    entry = checkpoint_maps(Q, Q.copy(), TOKENS, live_maps=live)
+    data = page_data(weight_maps(entry, tokens=TOKENS), overhead=0)
     assert (data.group, data.content["names"]) == (2, ["x[0–1]", "x[2–3]", "x[4]", "y"])
     found = decoded(data.content, "Q", 0)
     assert found[0, 1] == pytest.approx(Q[0, 0, :2, 2:4].mean(), abs=data.error)
@@ -158,7 +158,7 @@ def test_the_size_asked_for_is_that_of_32_layers_8_heads_128_channels() -> None:
     """On zeros, of which the page keeps as many bits as of anything else."""
     shape, tokens = (32, 8, 128, 128), (("x", 127), ("y", 1))
     weights = np.zeros(shape, dtype=np.float32)
-    page = render_explorer(exploration(explored(weights, weights, tokens), tokens=tokens))
+    page = render_explorer(weight_maps(checkpoint_maps(weights, weights, tokens), tokens=tokens))
     assert page.size <= 25e6
     assert "11 bits" in page.thinned
 
@@ -170,7 +170,7 @@ def test_names_from_files_are_text_and_nothing_else() -> None:
     tokens = ((HOSTILE, 2), ("</script><b>y</b>", 1))
     weights = random(5, (1, 1, 3, 3))
     page = render_explorer(
-        exploration(explored(weights, weights, tokens, name=HOSTILE), tokens=tokens, notes=(HOSTILE,))
+        weight_maps(checkpoint_maps(weights, weights, tokens, name=HOSTILE), tokens=tokens, notes=(HOSTILE,))
     )
     outside = re.sub(r"<script.*?</script>", "", page.text, flags=re.DOTALL)
     assert "alert(1)" in html.unescape(outside)
@@ -183,7 +183,7 @@ def test_names_from_files_are_text_and_nothing_else() -> None:
 
 def test_the_page_stands_alone() -> None:
     weights = random(6, SHAPE)
-    shown = exploration(explored(weights, weights, TOKENS), tokens=TOKENS)
+    shown = weight_maps(checkpoint_maps(weights, weights, TOKENS), tokens=TOKENS)
     page = render_explorer(shown)
     assert page.text == render_explorer(shown).text
     markup = re.sub(r"<script>.*?</script>", "", page.text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""What the weight explorer shows: the result of ``interp.exploration``, for reports and the command line.
+"""What the weight explorer shows: the result of ``interp.weight_maps.explore``, for reports and the command line.
 
 Arrays are numpy, in the file's own precision for Q and P and float64 for what is computed from them. Nothing here
 knows of models; NaN means "there is no such number", except in Q and P, where it is what the file holds.
@@ -6,7 +6,7 @@ knows of models; NaN means "there is no such number", except in Q and P, where i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +14,18 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from interp.results import CheckpointInfo
+from interp.results.document import CheckpointInfo
+from interp.results.plain_data import to_plain
 
-__all__ = ["LAYER_MAPS", "MATRICES", "Coefficient", "Exploration", "Explored", "Gauge"]
+__all__ = ["LAYER_MAPS", "MATRICES", "CheckpointMaps", "Gauge", "MapCoefficient", "WeightMaps"]
 
 MATRICES = ("Q", "P")
 LAYER_MAPS = ("copy", "trace", "left")
+SHARES = ("block_scalar", "trace", "residual")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coefficient:
+class MapCoefficient:
     """One gauge-free coefficient of a layer: the block (key row, key column) of the Gram matrix that it multiplies, and
     the block (row, column) of T - I that it is added to, all as channel indices. ``trace``: the trace of the block."""
 
@@ -45,7 +47,7 @@ class Gauge:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explored:
+class CheckpointMaps:
     """One checkpoint.
 
     ``maps``, layer by layer, free of gauge (K_l of ``interp.algebra.gauge``, T the layer's map, G the Gram matrix):
@@ -94,25 +96,24 @@ class Explored:
 
     def dead(self, name: str) -> Bool[np.ndarray, "layer row column"]:
         """The cells of a matrix or map that no prediction depends on."""
-        T, G = self.live_maps, self.live_channels
-        if name == "Q":
-            return ~(np.any(T, axis=1)[:, :, None] & G[:, None, :])
-        if name == "P":
-            return ~(np.any(T, axis=2)[:, :, None] & G[:, None, :])
-        if name == "copy":
-            return ~(T & G[:, :, None] & G[:, None, :])
-        if name == "trace":
-            return ~(np.diagonal(T, axis1=1, axis2=2)[:, :, None] & G[:, None, :])
-        return ~T
+        T, source = self.live_maps, self.live_channels[:, None, :]
+        live = {
+            "Q": T.any(1)[:, :, None] & source,
+            "P": T.any(2)[:, :, None] & source,
+            "copy": T & source & self.live_channels[:, :, None],
+            "trace": np.diagonal(T, axis1=1, axis2=2)[:, :, None] & source,
+            "left": T,
+        }
+        return ~live[name]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Exploration:
+class WeightMaps:
     """What one page shows: one checkpoint, two to compare (the first is A, the second B), or steps of a training."""
 
-    checkpoints: tuple[Explored, ...]
+    checkpoints: tuple[CheckpointMaps, ...]
     tokens: tuple[tuple[str, int], ...]
-    coefficients: tuple[Coefficient, ...]
+    coefficients: tuple[MapCoefficient, ...]
     notes: tuple[str, ...]
     command: str | None
 
@@ -147,9 +148,9 @@ class Exploration:
                     "dtype": entry.info.dtype,
                     "counts": entry.counts(),
                     "dead_cells": entry.live_how,
-                    "coefficients": [_named(names, row) for row in entry.coefficients],
-                    "split": [_named(("block_scalar", "trace", "residual"), row) for row in entry.shares],
-                    "distance_to_first": _plain(entry.distance),
+                    "coefficients": _named(names, entry.coefficients),
+                    "split": _named(SHARES, entry.shares),
+                    "distance_to_first": to_plain(entry.distance.tolist()),
                     "notes": list(entry.info.notes),
                 }
                 for entry in self.checkpoints
@@ -161,42 +162,35 @@ class Exploration:
     def difference(self) -> dict[str, Any]:
         """The JSON document of ``diff``: the last checkpoint against the first, aligned."""
         a, b = self.checkpoints[0], self.checkpoints[-1]
-        gauge = b.to_first or b.canonical
         names = [entry.name for entry in self.coefficients]
+        gauge = b.to_first or b.canonical
+        heads = zip(gauge.order.tolist(), gauge.factor.tolist(), b.head_distance.tolist(), strict=True)
+        layers = [
+            {
+                "index": layer,
+                "distance": float(b.distance[layer]),
+                "heads": [
+                    {"a": head, "b": order, "factor": factor, "distance": distance}
+                    for head, (order, factor, distance) in enumerate(zip(*of_layer, strict=True))
+                ],
+                "coefficients": {
+                    name: {"a": before, "b": after}
+                    for name, before, after in zip(
+                        names, a.coefficients[layer].tolist(), b.coefficients[layer].tolist(), strict=True
+                    )
+                },
+            }
+            for layer, of_layer in enumerate(heads)
+        ]
         return {
             "schema": "interp-probe-diff/1",
             "a": {"name": a.info.name, "sha256": a.info.sha256},
             "b": {"name": b.info.name, "sha256": b.info.sha256},
             "same_weights": a.weights_sha256 == b.weights_sha256,
-            "layers": [
-                {
-                    "index": layer,
-                    "distance": _plain(b.distance[layer]),
-                    "heads": [
-                        {
-                            "a": head,
-                            "b": int(gauge.order[layer, head]),
-                            "factor": _plain(gauge.factor[layer, head]),
-                            "distance": _plain(b.head_distance[layer, head]),
-                        }
-                        for head in range(a.heads)
-                    ],
-                    "coefficients": {
-                        name: {"a": _plain(before), "b": _plain(after)}
-                        for name, before, after in zip(names, a.coefficients[layer], b.coefficients[layer], strict=True)
-                    },
-                }
-                for layer in range(a.layers)
-            ],
+            "layers": to_plain(layers),
             "notes": list(self.notes),
         }
 
 
-def _named(names: Any, row: Float[np.ndarray, " value"]) -> dict[str, float | None]:
-    return dict(zip(names, _plain(row), strict=True))
-
-
-def _plain(values: Any) -> Any:
-    if np.ndim(values):
-        return [_plain(value) for value in values]
-    return float(values) if np.isfinite(values) else None
+def _named(names: Sequence[str], rows: Float[np.ndarray, "layer value"]) -> list[dict[str, float | None]]:
+    return [dict(zip(names, to_plain(row), strict=True)) for row in rows.tolist()]

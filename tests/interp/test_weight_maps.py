@@ -12,12 +12,12 @@ import torch
 
 from interp.algebra.gauge import weight_tensor
 from interp.checkpoints.canonical import write_checkpoint
-from interp.exploration import explore
 from interp.models.errors import UsageError
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
-from interp.results.explored import Explored
+from interp.results.weight_maps import CheckpointMaps
+from interp.weight_maps import explore
 
 OMEGA = {"xx": -0.02, "xy": -0.003, "yx": -0.05, "yy": -0.004}
 TASK = {"name": "noisy_regression", "dim": 3, "context": 8, "noise": {"uniform": [0, 1]}}
@@ -52,14 +52,14 @@ def write(tmp_path: Path) -> Write:
     return to
 
 
-def only(reference: str) -> Explored:
+def only(reference: str) -> CheckpointMaps:
     return explore([reference]).checkpoints[0]
 
 
 def test_planted_omegas_are_found_and_nothing_is_left(write: Write) -> None:
-    exploration = explore([write(planted())])
-    entry = exploration.checkpoints[0]
-    found = dict(zip([c.name for c in exploration.coefficients], entry.coefficients[0], strict=True))
+    weight_maps = explore([write(planted())])
+    entry = weight_maps.checkpoints[0]
+    found = dict(zip([c.name for c in weight_maps.coefficients], entry.coefficients[0], strict=True))
     for name, value in OMEGA.items():
         assert found[f"omega_{name}"] == pytest.approx(value, rel=1e-12)
     assert all(abs(found[name]) < 1e-15 for name in found if name.startswith("tau"))
@@ -87,11 +87,11 @@ def test_maps_are_derivatives_of_the_layers_map(write: Write) -> None:
 
 def test_what_is_left_is_the_tensor_without_its_projection(write: Write) -> None:
     model = scrambled(1, layers=1, heads=3)
-    exploration = explore([write(model)])
-    entry = exploration.checkpoints[0]
+    weight_maps = explore([write(model)])
+    entry = weight_maps.checkpoints[0]
     K = weight_tensor(model.P[0], model.Q[0]).numpy()
     channel = {0: slice(0, 3), 1: slice(3, 4)}
-    for coefficient, value in zip(exploration.coefficients, entry.coefficients[0], strict=True):
+    for coefficient, value in zip(weight_maps.coefficients, entry.coefficients[0], strict=True):
         if np.isnan(value):
             continue  # dead in the last layer
         basis = np.zeros((4, 4, 4, 4))
@@ -167,23 +167,23 @@ def test_without_a_task_dead_cells_come_from_the_zeros(write: Write) -> None:
     assert "whatever the tokens are" in entry.live_how
     dead = entry.dead("P")[1]
     assert dead[2:].all() and not dead[:2].any()  # the last layer: only s is read out
-    exploration = explore([write(model)])
+    weight_maps = explore([write(model)])
     p, q = entry.scalars["P"][0], entry.scalars["Q"][0]
     assert p[1, 0, 1] == pytest.approx(float(torch.trace(model.P[0, 1, :2, 2:4])) / 2)
-    values = dict(zip([c.name for c in exploration.coefficients], entry.coefficients[0], strict=True))
+    values = dict(zip([c.name for c in weight_maps.coefficients], entry.coefficients[0], strict=True))
     assert values["omega_s<-t,t.s"] == pytest.approx(float((p[:, 0, 1] * q[:, 1, 0]).sum()))
 
 
 def test_weights_that_are_not_finite_are_counted_and_stop_nothing(write: Write) -> None:
     model = scrambled(6)
     model.Q[0, 1, 2, 3], model.P[1, 0, 0, 0], model.P[1, 0, 1, 1] = float("nan"), float("inf"), -float("inf")
-    exploration = explore([write(model), write(scrambled(7), "other")])
-    entry = exploration.checkpoints[0]
+    weight_maps = explore([write(model), write(scrambled(7), "other")])
+    entry = weight_maps.checkpoints[0]
     counts = entry.counts()
     assert (counts["nan"], counts["inf"]) == (1, 2)
     assert np.isnan(entry.coefficients).all() and np.isnan(entry.spectra["Q"][0, 1]).all()
     assert np.isfinite(entry.spectra["Q"][0, 0]).all()
-    assert exploration.difference()["layers"][0]["distance"] is None
+    assert weight_maps.difference()["layers"][0]["distance"] is None
 
 
 def test_weights_are_kept_as_the_file_has_them(write: Write) -> None:
@@ -204,21 +204,21 @@ def test_spectra_are_singular_values(write: Write) -> None:
 
 def test_training_steps_are_ordered_and_copies_flagged(write: Write) -> None:
     references = [write(scrambled(seed), f"step_{step}") for step, seed in ((100, 1), (5, 2), (20, 1))]
-    exploration = explore(references)
-    assert exploration.kind == "steps"
-    assert [entry.step for entry in exploration.checkpoints] == [5, 20, 100]
-    assert [entry.same_as for entry in exploration.checkpoints] == [None, None, 1]
-    assert any("step_100.safetensors holds the same weights as step_20.safetensors" in n for n in exploration.notes)
+    weight_maps = explore(references)
+    assert weight_maps.kind == "steps"
+    assert [entry.step for entry in weight_maps.checkpoints] == [5, 20, 100]
+    assert [entry.same_as for entry in weight_maps.checkpoints] == [None, None, 1]
+    assert any("step_100.safetensors holds the same weights as step_20.safetensors" in n for n in weight_maps.notes)
     unnamed = explore([*references, write(scrambled(3), "final")])
     assert [entry.step for entry in unnamed.checkpoints] == [None] * 4
     assert any("final" in note for note in unnamed.notes)
 
 
 def test_too_many_steps_are_left_out_openly(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interp.exploration.MOST_NUMBERS", 3 * 128)
-    exploration = explore([write(scrambled(step), f"step_{step}") for step in range(7)])
-    assert [entry.step for entry in exploration.checkpoints] == [0, 3, 6]
-    assert exploration.notes[0].startswith("4 of 7 checkpoints are left out")
+    monkeypatch.setattr("interp.weight_maps.MOST_NUMBERS", 3 * 128)
+    weight_maps = explore([write(scrambled(step), f"step_{step}") for step in range(7)])
+    assert [entry.step for entry in weight_maps.checkpoints] == [0, 3, 6]
+    assert weight_maps.notes[0].startswith("4 of 7 checkpoints are left out")
 
 
 def test_checkpoints_without_common_cells_are_refused(write: Write) -> None:
@@ -227,5 +227,5 @@ def test_checkpoints_without_common_cells_are_refused(write: Write) -> None:
     wider = ModelSpec.from_dict({"tokens": [["x", 4], ["y", 1]]})
     with pytest.raises(UsageError, match=r"'x': 3, 'y': 1.*'x': 4"):
         explore([write(scrambled(0)), write(scrambled(0, spec=wider), "other")])
-    exploration = explore([write(scrambled(0, heads=1)), write(scrambled(0, heads=3), "more")])
-    assert exploration.checkpoints[0].heads == 3 and any("heads differ" in note for note in exploration.notes)
+    weight_maps = explore([write(scrambled(0, heads=1)), write(scrambled(0, heads=3), "more")])
+    assert weight_maps.checkpoints[0].heads == 3 and any("heads differ" in note for note in weight_maps.notes)
