@@ -9,24 +9,9 @@ from typing import Any
 
 from interp.reports.noise_findings import shrinkage_finding, step_finding
 from interp.reports.numbers import estimate, interval, is_finite, number
-from interp.reports.plots import (
-    Figure,
-    Panel,
-    Point,
-    Series,
-    Table,
-    axis,
-    curve,
-    error_bars,
-    label,
-    layout,
-    lengths,
-    log_axis,
-    marks,
-    thinned,
-)
+from interp.reports.plots import Point, axis, curve, error_bars, label, layout, lengths, log_axis, marks, thinned
 from interp.reports.remainder_findings import diverges, effect_text, omega_finding
-from interp.results import Adaptation, AdaptationBin, Analysis, OmegaEffect
+from interp.results import Adaptation, AdaptationBin, Analysis, Figure, OmegaEffect, Panel, Series, Table
 
 __all__ = ["omega_figure", "shrinkage_figure", "step_figure", "varies"]
 

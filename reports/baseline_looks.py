@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from interp.reports.findings import listed
 from interp.reports.noise_findings import quoted
-from interp.reports.plots import SYMBOLS, Point, Series, label
+from interp.reports.plots import SYMBOLS, Point, label
+from interp.results import Series
 
 __all__ = ["DASHES", "baseline_series", "coinciding", "names_explained"]
 

@@ -18,11 +18,7 @@ from interp.reports.behaviour_findings import (
 from interp.reports.numbers import DASH, interval, is_finite, number
 from interp.reports.plots import (
     SYMBOLS,
-    Figure,
-    Panel,
     Point,
-    Series,
-    Table,
     axis,
     column_height,
     count_axis,
@@ -36,7 +32,7 @@ from interp.reports.plots import (
     tick_text,
     wrapped,
 )
-from interp.results import Analysis, Behaviour, Match, Solver
+from interp.results import Analysis, Behaviour, Figure, Match, Panel, Series, Solver, Table
 
 __all__ = ["shift_figure", "trajectory_figure"]
 

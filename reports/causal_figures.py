@@ -8,9 +8,9 @@ from typing import Any
 
 from interp.reports.causal_findings import erased_targets, erasure_finding, linearity_finding, transplant_finding
 from interp.reports.numbers import DASH, interval, is_finite, number
-from interp.reports.plots import Figure, Panel, Point, Series, Table, axis, curve, error_bars, label, layer_axis, layout
+from interp.reports.plots import Point, axis, curve, error_bars, label, layer_axis, layout
 from interp.reports.probe_findings import depth_text
-from interp.results import Erasure, ImplicitFit, Transplant
+from interp.results import Erasure, Figure, ImplicitFit, Panel, Series, Table, Transplant
 
 __all__ = ["causal_figures"]
 

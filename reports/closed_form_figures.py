@@ -7,21 +7,8 @@ from collections.abc import Sequence
 from interp.reports.baseline_looks import DASHES
 from interp.reports.closed_form_findings import division_finding, factor_text, rescaled_finding
 from interp.reports.numbers import estimate, interval, is_finite, number, percent
-from interp.reports.plots import (
-    SYMBOLS,
-    Figure,
-    Panel,
-    Point,
-    Series,
-    Table,
-    axis,
-    curve,
-    label,
-    layout,
-    log_axis,
-    ordered_series,
-)
-from interp.results import Analysis, Rescaled
+from interp.reports.plots import SYMBOLS, Point, axis, curve, label, layout, log_axis, ordered_series
+from interp.results import Analysis, Figure, Panel, Rescaled, Series, Table
 
 __all__ = ["division_figure", "rescaled_figure"]
 

@@ -7,21 +7,9 @@ from typing import Any
 from interp.reports import findings
 from interp.reports.formula import coefficient_note
 from interp.reports.numbers import DASH, Z95, estimate, is_finite, number
-from interp.reports.plots import (
-    DIVERGING,
-    Figure,
-    Panel,
-    Series,
-    Table,
-    axis,
-    error_bars,
-    label,
-    layer_axis,
-    layout,
-    thinned,
-)
+from interp.reports.plots import DIVERGING, axis, error_bars, label, layer_axis, layout, thinned
 from interp.reports.remainder_findings import drawable, error_share, preconditioner_finding
-from interp.results import Analysis, Coefficient, Layer, Preconditioner
+from interp.results import Analysis, Coefficient, Figure, Layer, Panel, Preconditioner, Series, Table
 
 __all__ = ["coefficient_figure", "preconditioner_figure"]
 

@@ -7,8 +7,8 @@ import math
 
 from interp.reports.completion_findings import agreement_finding, agreement_rows, completion_finding, law_rows
 from interp.reports.numbers import Z95, estimate, interval, is_finite, number
-from interp.reports.plots import Figure, Panel, Point, Series, Table, curve, layer_axis, layout, log_axis
-from interp.results import Analysis
+from interp.reports.plots import Point, curve, layer_axis, layout, log_axis
+from interp.results import Analysis, Figure, Panel, Series, Table
 from interp.results.completion import LawPoint
 
 __all__ = ["agreement_figure", "law_figure"]

@@ -11,21 +11,9 @@ from interp.reports.findings import listed
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
 from interp.reports.page import Page
-from interp.reports.plots import (
-    SYMBOLS,
-    Figure,
-    Panel,
-    Point,
-    Series,
-    Table,
-    axis,
-    curve,
-    layer_axis,
-    layout,
-    log_axis,
-)
+from interp.reports.plots import SYMBOLS, Point, axis, curve, layer_axis, layout, log_axis
 from interp.reports.reproduction_tables import measured_table, skipped_rows
-from interp.reports.sequence_findings import Part
+from interp.results import Figure, Panel, Section, Series, Table
 
 __all__ = ["eagle_figures", "eagle_page"]
 
@@ -48,7 +36,7 @@ _DRAWN = ("tail",)  # parts whose figure has all their numbers
 
 def eagle_page(tables: Mapping[str, Mapping[str, Any]], command: str | None = None) -> Page:
     parts = tuple(
-        Part(
+        Section(
             name=f"part-{name}",
             title=_TITLES.get(name, name),
             finding=str(table.get("title", "")),

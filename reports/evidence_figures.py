@@ -19,22 +19,8 @@ from interp.reports.evidence_findings import (
     swap_finding,
 )
 from interp.reports.numbers import DASH, Z95, estimate, interval, is_finite, number
-from interp.reports.plots import (
-    Figure,
-    Panel,
-    Point,
-    Series,
-    Table,
-    axis,
-    curve,
-    error_bars,
-    label,
-    layer_axis,
-    layout,
-    log_axis,
-    marks,
-)
-from interp.results import Analysis, Outcome, Stress
+from interp.reports.plots import Point, axis, curve, error_bars, label, layer_axis, layout, log_axis, marks
+from interp.results import Analysis, Figure, Outcome, Panel, Series, Stress, Table
 
 __all__ = ["absorption_figure", "interpolation_figure", "stress_figure", "swap_figure"]
 

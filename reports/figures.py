@@ -16,10 +16,9 @@ from interp.reports.completion_figures import agreement_figure, law_figure
 from interp.reports.evidence_figures import absorption_figure, interpolation_figure, stress_figure, swap_figure
 from interp.reports.implicit_figures import distance_figure, filter_figure, momentum_figure
 from interp.reports.loss_figures import depth_figure, depth_profile_figure, loss_figure, profile_figure
-from interp.reports.plots import Figure
 from interp.reports.remainder_figures import remainder_figure, split_figure
 from interp.reports.task_in_words import task_name
-from interp.results import Analysis
+from interp.results import Analysis, Figure
 
 __all__ = ["behaviour_reason", "figures", "regression_reason", "skipped_figures"]
 

@@ -28,13 +28,12 @@ from interp.reports.loss_findings import family_error
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
 from interp.reports.open_questions import open_questions
 from interp.reports.page import HERE, Page, environment, policy
-from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import probe_finding, probe_groups
 from interp.reports.remainder_findings import drawable, matrix_sentences, remainder_sentences
-from interp.reports.sequence_findings import Part, sequence_parts
+from interp.reports.sequence_findings import sequence_parts
 from interp.reports.task_in_words import task_in_words
-from interp.results import Analysis, ProbeReport
+from interp.results import Analysis, Figure, ProbeReport, Section
 
 __all__ = ["render_figures", "render_report"]
 
@@ -81,7 +80,7 @@ def render_figures(
     *,
     source: str,
     found: Sequence[str] = (),
-    parts: Sequence[Part] = (),
+    parts: Sequence[Section] = (),
     command: str | None = None,
     recorded: Mapping[str, Any] = MappingProxyType({}),
 ) -> Page:

@@ -7,11 +7,7 @@ from interp.reports.baseline_looks import baseline_series, coinciding
 from interp.reports.noise_findings import filter_finding, momentum_finding, noise_text
 from interp.reports.numbers import estimate, interval, is_finite, number
 from interp.reports.plots import (
-    Figure,
-    Panel,
     Point,
-    Series,
-    Table,
     axis,
     curve,
     error_bars,
@@ -24,7 +20,7 @@ from interp.reports.plots import (
     spans_decades,
     thinned,
 )
-from interp.results import Analysis, Momentum, SpectralFilter
+from interp.results import Analysis, Figure, Momentum, Panel, Series, SpectralFilter, Table
 
 __all__ = ["distance_figure", "filter_figure", "momentum_figure"]
 

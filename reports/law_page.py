@@ -9,9 +9,9 @@ from interp.reports.findings import listed
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
 from interp.reports.page import Page
-from interp.reports.plots import Figure, Panel, Point, Table, curve, layout, log_axis, marks, ordered_series
+from interp.reports.plots import Point, curve, layout, log_axis, marks, ordered_series
 from interp.reports.reproduction_tables import seeds_table
-from interp.reports.sequence_findings import Part
+from interp.results import Figure, Panel, Section, Table
 
 __all__ = ["law_figures", "law_page"]
 
@@ -25,10 +25,10 @@ def law_page(results: Mapping[str, Any], summary: Sequence[Mapping[str, str]] = 
     claims = Table(
         header=("what", "the paper's", "ours"), rows=tuple((row["what"], row["paper"], row["ours"]) for row in summary)
     )
-    parts = [Part(name="claims", title="Claims", finding="", table=claims)] if summary else []
+    parts = [Section(name="claims", title="Claims", finding="", table=claims)] if summary else []
     seeds = results.get("seeds", {})
     if seeds:
-        parts.append(Part(name="seeds", title="Seeds", finding=_seeds_finding(seeds), table=seeds_table(seeds)))
+        parts.append(Section(name="seeds", title="Seeds", finding=_seeds_finding(seeds), table=seeds_table(seeds)))
     return render_figures(
         "Closed-form simple regression: the construction and trained networks",
         law_figures(results),

@@ -20,11 +20,7 @@ from interp.reports.noise_findings import (
 )
 from interp.reports.numbers import DASH, estimate, is_finite
 from interp.reports.plots import (
-    Figure,
-    Panel,
     Point,
-    Series,
-    Table,
     axis,
     column_height,
     curve,
@@ -40,7 +36,7 @@ from interp.reports.plots import (
     thinned,
     wrapped,
 )
-from interp.results import Analysis, Loss, NoiseProfile, ProfileSeries
+from interp.results import Analysis, Figure, Loss, NoiseProfile, Panel, ProfileSeries, Series, Table
 
 __all__ = ["depth_figure", "depth_profile_figure", "loss_figure", "profile_figure"]
 

@@ -10,20 +10,9 @@ from interp.reports.findings import listed
 from interp.reports.html import render_figures
 from interp.reports.numbers import number
 from interp.reports.page import Page
-from interp.reports.plots import (
-    Figure,
-    Panel,
-    Point,
-    Table,
-    axis,
-    curve,
-    layer_axis,
-    layout,
-    log_axis,
-    ordered_series,
-)
+from interp.reports.plots import Point, axis, curve, layer_axis, layout, log_axis, ordered_series
 from interp.reports.reproduction_tables import claims_table, judged_table, mesa_sentences
-from interp.reports.sequence_findings import Part
+from interp.results import Figure, Panel, Section, Table
 
 __all__ = ["mesa_figures", "mesa_page"]
 
@@ -50,9 +39,11 @@ def mesa_page(results: Mapping[str, Mapping[str, Any]], command: str | None = No
     rows = [row for part in results.values() for row in part["rows"]]
     judged = [row for row in rows if row["within_bar"] is not None and not row.get("claim")]
     claims = [row for row in rows if row.get("claim")]
-    parts = [Part(name="bars", title="The paper's figures", finding="", table=judged_table(judged))] if judged else []
+    parts = (
+        [Section(name="bars", title="The paper's figures", finding="", table=judged_table(judged))] if judged else []
+    )
     if claims:
-        parts.append(Part(name="claims", title="Claims about probes", finding="", table=claims_table(claims)))
+        parts.append(Section(name="claims", title="Claims about probes", finding="", table=claims_table(claims)))
     recorded = next((part["provenance"] for part in results.values() if "provenance" in part), {})
     return render_figures(
         "Mesa-optimisation: losses, probes and compressed networks",

@@ -16,17 +16,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from interp.reports.numbers import Z95, plain
+from interp.results import Series
 
 __all__ = [
     "DIVERGING",
     "ORDERED",
     "SYMBOLS",
-    "Figure",
-    "Panel",
     "Point",
-    "Series",
-    "Skipped",
-    "Table",
     "axis",
     "column_height",
     "count_axis",
@@ -52,59 +48,6 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DIVERGING = [[k / 8, f"var(--diverging-{k})"] for k in range(9)]  # about 0: blue is negative, brown is positive
 ORDERED = tuple(f"var(--ordered-{k})" for k in range(6))  # from little to much
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A figure's numbers as text."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """One entry of a legend: ``key`` is the legend group of its traces."""
-
-    key: str
-    label: str
-    colour: str
-    symbol: str
-    dash: str = "solid"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One plot. ``name`` is unique in the page; ``title`` is empty when the figure has one panel."""
-
-    name: str
-    title: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-    height: int
-    subtitle: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    name: str
-    finding: str
-    description: str  # what is drawn: axes, bars, what is left out
-    panels: tuple[Panel, ...]
-    legend: tuple[Series, ...]
-    table: Table
-    compact: bool = False  # many small panels side by side
-    short: str = ""  # what the contents of a page call it
-    scale: tuple[str, str] | None = None  # what the two ends of a map's colours stand for
-
-
-@dataclass(frozen=True, kw_only=True)
-class Skipped:
-    """A figure that the analysis has no numbers for."""
-
-    name: str
-    what: str
-    why: str
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,7 @@ from typing import Any
 
 from interp.reports.findings import listed
 from interp.reports.numbers import is_finite, number
-from interp.reports.plots import (
-    Figure,
-    Panel,
-    Point,
-    Series,
-    axis,
-    curve,
-    label,
-    layer_axis,
-    layout,
-    log_axis,
-    ordered_series,
-    spans_decades,
-)
+from interp.reports.plots import Point, axis, curve, label, layer_axis, layout, log_axis, ordered_series, spans_decades
 from interp.reports.probe_findings import (
     ProbeGroup,
     above_all,
@@ -35,7 +22,7 @@ from interp.reports.probe_findings import (
     where_text,
 )
 from interp.reports.probe_rows import in_order, said, score_table
-from interp.results import ProbeScore
+from interp.results import Figure, Panel, ProbeScore, Series
 
 __all__ = ["probe_figures"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interp.reports.numbers import DASH, interval, is_finite, number
-from interp.reports.plots import Table, label
+from interp.reports.plots import label
 from interp.reports.probe_findings import (
     CONTROLS,
     ProbeGroup,
@@ -15,7 +15,7 @@ from interp.reports.probe_findings import (
     paired_prompts,
     where_text,
 )
-from interp.results import ProbeScore
+from interp.results import ProbeScore, Table
 
 __all__ = ["in_order", "said", "score_table"]
 

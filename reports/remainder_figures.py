@@ -7,9 +7,9 @@ from typing import Any
 
 from interp.reports import findings
 from interp.reports.numbers import DASH, interval, is_finite, number, percent
-from interp.reports.plots import Figure, Panel, Series, Table, axis, error_bars, layer_axis, layout
+from interp.reports.plots import axis, error_bars, layer_axis, layout
 from interp.reports.remainder_findings import BLOCKS, block_share, remainder_finding
-from interp.results import Analysis, Remainder
+from interp.results import Analysis, Figure, Panel, Remainder, Series, Table
 
 __all__ = ["remainder_figure", "split_figure"]
 

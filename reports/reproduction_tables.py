@@ -7,7 +7,7 @@ from typing import Any
 
 from interp.reports.findings import listed
 from interp.reports.numbers import DASH, estimate, interval, number
-from interp.reports.plots import Table
+from interp.results import Table
 
 __all__ = ["claims_table", "judged_table", "measured_table", "mesa_sentences", "seeds_table", "skipped_rows"]
 

@@ -5,31 +5,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from interp.reports.numbers import DASH, at_most, estimate, interval, number, percent
-from interp.reports.plots import Table
-from interp.results import Analysis, Coefficient, MesaObjective, SequenceLoss, Sequences
+from interp.results import Analysis, Coefficient, MesaObjective, Section, SequenceLoss, Sequences, Table
 
-__all__ = ["Part", "half_loss", "sequence_parts", "task_words"]
+__all__ = ["half_loss", "sequence_parts", "task_words"]
 
 MOST_MAPS = 8  # of a layer
 MOST_NUMBERS = 8  # of the ranking
 MOST_PLACES = 5  # columns of positions
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One table: ``title`` names it, ``finding`` says what it shows, ``notes`` how to read it."""
-
-    name: str
-    title: str
-    finding: str
-    table: Table
-    notes: tuple[str, ...] = ()
-
-
-def sequence_parts(analysis: Analysis) -> tuple[Part, ...]:
+def sequence_parts(analysis: Analysis) -> tuple[Section, ...]:
     """All that the analysis has; nothing for models of other tasks."""
     found = analysis.sequences
     if found is None:
@@ -71,7 +58,7 @@ def _places(found: Sequences) -> list[int]:
     return sorted({round(k * (count - 1) / (MOST_PLACES - 1)) for k in range(MOST_PLACES)})
 
 
-def _losses(found: Sequences) -> Part | None:
+def _losses(found: Sequences) -> Section | None:
     if not found.losses:
         return None
     places = _places(found)
@@ -98,7 +85,7 @@ def _losses(found: Sequences) -> Part | None:
         "proposition 2 of arXiv 2309.05858: gradient steps on states that were preconditioned by learned steps; "
         "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
     )
-    return Part(
+    return Section(
         name="sequence-losses",
         title="Losses on fresh sequences",
         finding=finding,
@@ -107,7 +94,7 @@ def _losses(found: Sequences) -> Part | None:
     )
 
 
-def _gradient_step(found: Sequences) -> Part | None:
+def _gradient_step(found: Sequences) -> Section | None:
     step = found.gradient_step
     if step is None:
         return None
@@ -123,7 +110,7 @@ def _gradient_step(found: Sequences) -> Part | None:
         ("W₀, as a multiple of I", start),
         ("best η for this task, from W₀ = 0", estimate(step.line_search_eta, step.line_search_stderr)),
     )
-    return Part(
+    return Section(
         name="gradient-step",
         title="As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s",
         finding=finding,
@@ -144,7 +131,7 @@ def _unclear(c: Coefficient) -> bool:
     return c.stderr > other and abs(c.output) < 2 * c.stderr
 
 
-def _maps(analysis: Analysis) -> Part | None:
+def _maps(analysis: Analysis) -> Section | None:
     rows, live, shown = [], 0, 0
     for layer in analysis.layers:
         largest = sorted(layer.maps.items(), key=lambda entry: -_size(entry[1]))[:MOST_MAPS]
@@ -163,7 +150,7 @@ def _maps(analysis: Analysis) -> Part | None:
     if not rows:
         return None
     fitted = any(c.refit_stderr is not None for layer in analysis.layers for c in layer.maps.values())
-    return Part(
+    return Section(
         name="maps",
         title="What each layer adds (layers count from 0)",
         finding=f"The largest {shown} of {live} coefficients that have a say; the JSON document has all",
@@ -195,7 +182,7 @@ def _kind(kind: str) -> str:
     }.get(kind, kind)
 
 
-def _compression(found: Sequences) -> Part | None:
+def _compression(found: Sequences) -> Section | None:
     if not found.compressions:
         return None
     rows = tuple(
@@ -210,7 +197,7 @@ def _compression(found: Sequences) -> Part | None:
     if whole is not None and whole.ratio is not None:
         size = estimate(whole.ratio, whole.ratio_stderr)
         finding = f"Its heads' block means, nothing fitted, have {size} times the network's loss"
-    return Part(
+    return Section(
         name="compression",
         title="Compressed to block-scalar heads",
         finding=finding,
@@ -224,7 +211,7 @@ def _compression(found: Sequences) -> Part | None:
     )
 
 
-def _interpolation(found: Sequences) -> Part | None:
+def _interpolation(found: Sequences) -> Section | None:
     if not found.interpolation:
         return None
     rows = tuple((f"{row.alpha:g}", estimate(row.loss, row.stderr)) for row in found.interpolation)
@@ -239,7 +226,7 @@ def _interpolation(found: Sequences) -> Part | None:
             if worst <= high * (1 + 1e-9)
             else f"Between the network and its block means the loss rises to {number(worst)}"
         )
-    return Part(
+    return Section(
         name="interpolation",
         title="From the network (0) to its block means (1), in the products Q and P",
         finding=finding,
@@ -247,7 +234,7 @@ def _interpolation(found: Sequences) -> Part | None:
     )
 
 
-def _objectives(found: Sequences) -> Part | None:
+def _objectives(found: Sequences) -> Section | None:
     if not found.objectives:
         return None
     places = sorted({row.position for row in found.objectives})
@@ -270,7 +257,7 @@ def _objectives(found: Sequences) -> Part | None:
             f"Before the last layer the condition number of A H is {number(last_row.condition, 2)} at t = {last}, "
             f"that of A {number(first_row.condition, 2)}"
         )
-    return Part(
+    return Section(
         name="objectives",
         title="Mesa-objective and condition number by layer",
         finding=finding,
@@ -300,14 +287,14 @@ def _objective_rises(
     )
 
 
-def _ranking(found: Sequences) -> Part | None:
+def _ranking(found: Sequences) -> Section | None:
     if not found.ranking:
         return None
     rows = tuple(
         (str(row.layer), str(row.head), row.matrix, row.entry, number(row.value), percent(row.cost))
         for row in found.ranking[:MOST_NUMBERS]
     )
-    return Part(
+    return Section(
         name="ranking",
         title="The numbers of the recovered heads that matter most",
         finding="What each costs in fidelity when it is set to 0, to second order",
@@ -315,7 +302,7 @@ def _ranking(found: Sequences) -> Part | None:
     )
 
 
-def _heads(analysis: Analysis) -> Part | None:
+def _heads(analysis: Analysis) -> Section | None:
     rows = [
         (str(layer.index), str(h), percent(head.residual_Q), percent(head.residual_P), percent(head.residual))
         for layer in analysis.layers
@@ -323,7 +310,7 @@ def _heads(analysis: Analysis) -> Part | None:
     ]
     if not rows:
         return None
-    return Part(
+    return Section(
         name="heads",
         title="Energy of each head outside block-scalar",
         finding=_outside(analysis),

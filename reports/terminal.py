@@ -36,9 +36,9 @@ from interp.reports.remainder_findings import (
     remainder_finding,
     remainder_sentences,
 )
-from interp.reports.sequence_findings import Part, sequence_parts
+from interp.reports.sequence_findings import sequence_parts
 from interp.reports.terminal_layout import Columns, items, line, section, show
-from interp.results import Analysis, Recovered
+from interp.results import Analysis, Recovered, Section
 from interp.results.notation import PLAIN
 
 __all__ = ["print_analysis", "render_analysis"]
@@ -100,7 +100,7 @@ def _verdict(analysis: Analysis) -> tuple[RenderableType, ...]:
     return (line(tone.words.upper(), style), line(analysis.verdict.summary, style), Text(), facts)
 
 
-def _sequence_part(part: Part) -> tuple[RenderableType, ...]:
+def _sequence_part(part: Section) -> tuple[RenderableType, ...]:
     columns = list(zip(*part.table.rows, strict=True)) or [()]
     wide = max(range(len(columns)), key=lambda k: max(map(len, columns[k]), default=0))
     table = Columns(*((header, "left") for header in part.table.header), wraps=wide)

@@ -4,6 +4,8 @@ Every number that came from data stands beside its uncertainty. NaN never appear
 ``Analysis.to_dict`` is the JSON document "interp-probe/1"; ``Analysis.from_dict`` is its inverse.
 """
 
+from interp.models.skipped import Skipped
+from interp.models.words import Words
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.analysis import (
     Analysis,
@@ -79,6 +81,7 @@ from interp.results.regression import (
     Remainder,
     SpectralFilter,
 )
+from interp.results.section import Figure, Panel, Section, Series, Table
 from interp.results.sequences import (
     Compression,
     GradientStep,
@@ -117,6 +120,7 @@ __all__ = [
     "Extraction",
     "Factor",
     "Family",
+    "Figure",
     "FilterBin",
     "Form",
     "GradientStep",
@@ -139,6 +143,7 @@ __all__ = [
     "OmegaEffect",
     "OmegaEffects",
     "Outcome",
+    "Panel",
     "PathPoint",
     "Preconditioner",
     "ProbeReport",
@@ -162,10 +167,13 @@ __all__ = [
     "Replacement",
     "Rescaled",
     "ScalingLaw",
+    "Section",
     "SequenceLoss",
     "Sequences",
+    "Series",
     "Shift",
     "SketchLayer",
+    "Skipped",
     "Slot",
     "Solver",
     "SpectralFilter",
@@ -173,9 +181,11 @@ __all__ = [
     "Stress",
     "StressPoint",
     "SweepRow",
+    "Table",
     "Term",
     "Transplant",
     "Update",
     "Verdict",
     "Weights",
+    "Words",
 ]

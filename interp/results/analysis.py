@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from interp.models.words import Words
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.behaviour import Behaviour
 from interp.results.closed_form import ClosedForm
@@ -16,6 +17,7 @@ from interp.results.plain_data import from_plain, to_plain
 from interp.results.probes import ProbeScore
 from interp.results.recovered import RecoveredAlgorithm
 from interp.results.regression import Regression
+from interp.results.section import Section
 from interp.results.sequences import HeadBlocks, Sequences
 
 __all__ = [
@@ -154,6 +156,9 @@ class Analysis:
     sequences: Sequences | None = None  # for causal models of linear dynamics
     completion: Completion | None = None  # for the task matrix_completion
     weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
+    words: Words | None = None  # the task for people; None in documents that do not say
+    answers: Mapping[str, Section] = field(default_factory=dict)  # to questions from outside the package, by name
+    skipped: Mapping[str, str] = field(default_factory=dict)  # why a question has no answer, by the question's name
     schema: str = SCHEMA
 
     def to_dict(self) -> dict[str, Any]:

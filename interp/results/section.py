@@ -1,7 +1,9 @@
 """A section of a report: a finding, and the figure and the table that show it.
 
 Sections are data. ``interp.reports`` prints them on a page, in a terminal and in JSON; questions that come from outside
-the package answer with one.
+the package answer with one. Their text may hold symbols, which a page sets as such and a terminal as they stand:
+``ω_xx``, ``w_k`` and ``s_{t-1}`` have subscripts, ``S^T`` and ``(A)^-1`` an exponent, ``3e-18`` is a power of ten and
+``<x, y>`` an inner product.
 """
 
 from __future__ import annotations
@@ -17,10 +19,16 @@ __all__ = ["Figure", "Panel", "Section", "Series", "Table"]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of text under a header, as people read them."""
+    """Rows of text under a header, as people read them. ``marked`` are the rows that stand out."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    marked: tuple[int, ...] = ()
+
+    def only(self, *names: str) -> Table:
+        """The columns of these names, for places that have no room for all."""
+        places = [self.header.index(name) for name in names]
+        return Table(header=names, rows=tuple(tuple(row[k] for k in places) for row in self.rows), marked=self.marked)
 
     def to_frame(self) -> pd.DataFrame:
         import pandas as pd  # slow to import
@@ -42,7 +50,7 @@ class Series:
 @dataclass(frozen=True, kw_only=True)
 class Panel:
     """One plot: plotly traces and layout. ``name`` is unique in the page; ``title`` is empty when the figure has one
-    panel."""
+    panel. Colours may be custom properties of the page's style sheet, "var(--series-1)"."""
 
     name: str
     title: str
@@ -54,7 +62,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """``description`` says what is drawn: axes, bars, what is left out."""
+    """``description`` says what is drawn: axes, bars, what is left out. ``table`` has the numbers that are drawn."""
 
     name: str
     finding: str
@@ -69,11 +77,22 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """``title`` names the question, ``finding`` answers it in one sentence, ``notes`` say how to read the answer."""
+    """``title`` names the question, ``finding`` answers it in one sentence, ``notes`` say how to read the answer.
+
+    ``formula`` has the lines of an algorithm, and ``remarks`` are further sentences of the answer. A page shows the
+    figure with all its numbers, or the table where there is none; a terminal shows the table, so beside a figure it has
+    what is most worth reading. ``parts`` are sections within this one. ``half``: on a wide page the next one that is
+    half as wide stands beside it.
+    """
 
     name: str
     title: str
-    finding: str
+    finding: str = ""
     figure: Figure | None = None
     table: Table | None = None
     notes: tuple[str, ...] = ()
+    formula: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    parts: tuple[Section, ...] = ()
+    short: str = ""  # what the contents of a page call it
+    half: bool = False

@@ -17,6 +17,7 @@ from torch import Tensor
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
+from interp.models.words import Words
 
 __all__ = ["Examples", "GramPrompts", "Prompts", "References", "Task", "Variation", "Words"]
 
@@ -62,15 +63,6 @@ class Examples(Prompts, Protocol):
         ...
 
     def grams(self, spec: ModelSpec) -> GramPrompts: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Words:
-    """A task for people: what is asked, in a sentence or two; what the error is called, and what one prompt is."""
-
-    asked: str
-    error: str = "mean squared error"
-    prompt: str = "prompt"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ import synthetic_probes as synthetic
 from test_html_report import Page, data_of
 
 from interp.reports.html import render_report
-from interp.reports.plots import Figure
 from interp.reports.probe_figures import probe_figures
 from interp.reports.probe_findings import (
     above_all,
@@ -23,7 +22,7 @@ from interp.reports.probe_findings import (
     published_finding,
     target_words,
 )
-from interp.results import ProbeScore
+from interp.results import Figure, ProbeScore
 
 
 def made(scores: tuple[ProbeScore, ...]) -> dict[str, Figure]:

@@ -11,8 +11,7 @@ import synthetic_kinds
 import synthetic_regression as synthetic
 
 from interp.reports.figures import figures, regression_reason, skipped_figures
-from interp.reports.plots import Figure
-from interp.results import Analysis, Regression
+from interp.results import Analysis, Figure, Regression
 
 NAMES = {"profile", "profile-depth", "filters", "shrinkage", "step", "omegas", "momentum", "remainder"}
 

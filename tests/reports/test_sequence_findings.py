@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 import synthetic_analyses
 
-from interp.reports.sequence_findings import Part, sequence_parts
-from interp.results import Analysis, Coefficient, Compression, MesaObjective, RankedNumber, Sequences
+from interp.reports.sequence_findings import sequence_parts
+from interp.results import Analysis, Coefficient, Compression, MesaObjective, RankedNumber, Section, Sequences
 
 EMPTY = Sequences(
     prompts=64,
@@ -24,7 +24,7 @@ EMPTY = Sequences(
 )
 
 
-def of(found: Sequences, part: str, base: Analysis | None = None) -> Part:
+def of(found: Sequences, part: str, base: Analysis | None = None) -> Section:
     base = base or dataclasses.replace(synthetic_analyses.analysis(), layers=())
     (known,) = (p for p in sequence_parts(dataclasses.replace(base, sequences=found)) if p.name == part)
     return known
