@@ -20,6 +20,7 @@ from interp.checkpoints.opening import open_checkpoint
 from interp.families.channel_heads import BlockHeads
 from interp.identify.sequence_identification import Subject, chunk_of, predict_in_chunks
 from interp.models.training import Recipe, Step, load_recipe, train
+from interp.models.training.sequences import products
 from interp.models.transformer import LinearTransformer
 from interp.papers.mesa_compression import BAR, COMPARED, mixed
 from interp.papers.mesa_rows import half_errors, row
@@ -45,18 +46,20 @@ def trained_along(
     training goes on."""
     folder.mkdir(parents=True, exist_ok=True)
     last = folder / f"{recipe.name}.safetensors"
-    lengths = [stage.steps for stage in recipe.optimiser.stages]
-    steps, begins = sum(lengths), {f"stage {k}": sum(lengths[:k]) for k in range(len(lengths))}
+    stages, begins, steps = {}, {}, 0
+    for k, stage in enumerate(recipe.optimiser.stages):
+        stages[f"stage {k}"], begins[f"stage {k}"] = stage, steps
+        steps += stage.steps
 
     def path(step: int) -> Path:
         return folder / f"step-{step:06d}.safetensors"
 
     def keep(step: Step) -> None:
-        progress(f"{recipe.name}, step {begins[step.name] + step.iteration} of {steps}: loss {step.loss:.4g}")
-        if step.weights is not None and step.iteration % every == 0:
-            weights = {name: value.detach().contiguous() for name, value in step.weights().items()}
-            model = LinearTransformer(spec=recipe.spec, Q=weights["Q"], P=weights["P"])
-            write_checkpoint(model, path(begins[step.name] + step.iteration))
+        at = begins[step.name] + step.iteration
+        progress(f"{recipe.name}, step {at} of {steps}: loss {step.loss:.4g}")
+        if step.iteration % every == 0:
+            Q, P = products(stages[step.name].weights, recipe.spec, step.state.values)
+            write_checkpoint(LinearTransformer(spec=recipe.spec, Q=Q.contiguous(), P=P.contiguous()), path(at))
 
     if not last.exists() or open_checkpoint(str(last)).model.spec.provenance.get("recipe") != recipe.to_dict():
         trained = train(recipe, record=folder / f"{recipe.name}.training", watch=keep)

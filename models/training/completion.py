@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,16 +30,15 @@ from interp.models.tasks import MatrixCompletion
 from interp.models.training.adam import Moving, adam, clip_norm, half_cosine
 from interp.models.training.completion_sample import spread_prompts
 from interp.models.training.factored import Factored, Factors, Regime
-from interp.models.training.fields import COUNT, EVALUATED, POSITIVE, SEED, Table, ruled
+from interp.models.training.fields import COUNT, POSITIVE, Optimiser, ruled
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.polishing import usual_mean
 from interp.models.training.recipe import Recipe
 
 __all__ = ["Completing", "OnFreshPrompts"]
 
 KEEP_EVERY = 200  # steps, some seconds of work: then the network is judged
-SHOW_EVERY = 50
 JUDGE, JUDGE_SEED = 16_384, 314_159  # prompts that a network is judged on
 UNUSUAL = 1e-6  # what is rarer has no say in it: a network of four layers explodes there, whatever it has learned
 CHUNK = 8192  # prompts in memory at a time, when scoring
@@ -47,11 +46,9 @@ EXPLODED = 1e6  # a prompt with a token entry above it stays as it is, and has a
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnFreshPrompts(Table):
+class OnFreshPrompts(Optimiser):
     """How hard to look: Adam at a constant rate that falls to 2 % by a half cosine over the last 60 % of the steps."""
 
-    title: ClassVar[str] = "optimiser"
-    seed: int = ruled(SEED, 0)
     steps: int = ruled(COUNT, 8_000)
     batch: int = ruled(COUNT, 512)  # half of them plain, half with a larger |A| (see ``completion_sample``)
     rate: float = ruled(POSITIVE, 2e-3)
@@ -60,7 +57,6 @@ class OnFreshPrompts(Table):
         POSITIVE, 1.0
     )  # of losses, over the target's mean square: above it they count by their logarithm
     initial: float = ruled(POSITIVE, 0.1)  # standard deviation of the random factors
-    evaluation_prompts: int = ruled(EVALUATED, 65_536)
 
     def rate_at(self, step: int) -> float:
         late = max(0.0, (step / self.steps - 0.4) / 0.6)
@@ -88,13 +84,7 @@ class Completing(Method):
     def search(self, recipe: Recipe, journal: Journal) -> Outcome:
         plan, training = recipe.optimiser, Training(recipe)
         start = training.factored.initial(plan.initial, plan.seed)
-
-        def shown(state: Kept) -> Step | None:
-            return (
-                None if state.iteration % SHOW_EVERY else Step(name="adam", iteration=state.iteration, loss=state.loss)
-            )
-
-        end = journal.run("adam", Kept(values=start, best=start, loss=math.nan), training.work, shown)
+        end = journal.run("adam", Kept(values=start, best=start, loss=math.nan), training.work)
         P, Q = training.factored.weights(end.best)
         return Outcome(weights={"Q": Q, "P": P}, effort={"iterations": journal.iterations})
 

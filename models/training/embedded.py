@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -28,7 +28,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts, SimpleRegression
 from interp.models.tasks.simple_regression import CHANNELS
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
-from interp.models.training.fields import AMOUNT, COUNT, EVALUATED, SEED, Table, ruled
+from interp.models.training.fields import AMOUNT, COUNT, Model, Optimiser, ruled
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
 from interp.models.training.recipe import Recipe
@@ -47,21 +47,18 @@ GROWTH = 1.25  # … while the error stays within this factor of that of the ful
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers(Table):
+class Layers(Model):
     """``width``: of the embedded tokens."""
 
-    title: ClassVar[str] = "model"
     layers: int = ruled(COUNT, 2)
     heads: int = ruled(COUNT, 2)
     width: int = ruled(COUNT, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManySeeds(Table):
+class ManySeeds(Optimiser):
     """How the weights are found."""
 
-    title: ClassVar[str] = "optimiser"
-    seed: int = ruled(SEED, 0)
     seeds: int = ruled(COUNT, 12)  # networks trained from random weights, of which the best is kept
     initial_std: float = ruled(AMOUNT, 0.5)
     steps: int = ruled(COUNT, 4000)  # of Adam
@@ -71,7 +68,6 @@ class ManySeeds(Table):
     polish_prompts: int = ruled(COUNT, 3072)
     polish_iterations: int = ruled(COUNT, 150)
     prune_iterations: int = ruled(COUNT, 12)  # after every round of pruning
-    evaluation_prompts: int = ruled(EVALUATED, 65_536)
 
 
 class Embedded(Method):
@@ -95,9 +91,6 @@ class Embedded(Method):
             "embedding": model.width,
             "layernorm": {},
         }
-
-    def fits(self, recipe: Recipe) -> None:
-        pass
 
     def search(self, recipe: Recipe, journal: Journal) -> Outcome:
         plan, task, shapes = recipe.optimiser, recipe.task, Shapes.of(recipe)

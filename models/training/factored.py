@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from interp.models.errors import LayoutError
 from interp.models.tasks import MatrixCompletion
-from interp.models.training.fields import COUNT, FLAG, Table, one_of, ruled
+from interp.models.training.fields import COUNT, FLAG, Model, one_of, ruled
 from interp.models.training.parametrisation import balanced
 
 __all__ = ["REGIMES", "Factored", "Factors", "Regime"]
@@ -37,12 +36,10 @@ Heads = tuple[Tensor, Tensor, Tensor, Tensor]  # W_Q, W_K, W_P, W_V of all heads
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regime(Table):
+class Regime(Model):
     """``rank``: columns of a sketch; ``shared``: one sketch per layer for all that is read and written of x."""
 
-    title: ClassVar[str] = "model"
     regime: str = ruled(one_of(REGIMES))
-    layers: int = ruled(COUNT)
     rank: int | None = ruled(COUNT, optional=True)
     shared: bool = ruled(FLAG, False)
 

@@ -19,6 +19,8 @@ __all__ = [
     "POSITIVE",
     "SEED",
     "SHARE",
+    "Model",
+    "Optimiser",
     "Rule",
     "Table",
     "one_of",
@@ -116,6 +118,23 @@ class Table:
         """What ``read`` reads; None and False are left out."""
         given = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
         return {name: _plain(value) for name, value in given.items() if value is not None and value is not False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model(Table):
+    """What [model] says."""
+
+    title: ClassVar[str] = "model"
+    layers: int = ruled(COUNT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimiser(Table):
+    """What [optimiser] says: how hard to look. ``evaluation_prompts``: fresh ones, that the network is judged on."""
+
+    title: ClassVar[str] = "optimiser"
+    seed: int = ruled(SEED, 0)
+    evaluation_prompts: int = ruled(EVALUATED, 65_536)
 
 
 def _checked(entry: dataclasses.Field, value: Any, where: str) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from interp.models.errors import LayoutError, UsageError, did_you_mean
 from interp.models.tasks import Task
-from interp.models.training.fields import Table
+from interp.models.training.fields import Model, Optimiser
 
 if TYPE_CHECKING:
     from interp.models.training.journal import Journal
@@ -25,13 +25,12 @@ Weights = Mapping[str, Tensor]  # by their names in the canonical checkpoint, Q 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One iteration of one part of a run, for people who watch; ``weights()`` gives the network it has reached, where
-    that is known."""
+    """One iteration of one part of a run, for people who watch; ``state`` is what the part would go on from."""
 
     name: str
     iteration: int
     loss: float
-    weights: Callable[[], Weights] | None = None
+    state: Any = None
 
 
 Watch = Callable[[Step], None]
@@ -60,9 +59,9 @@ class Outcome:
 class Method(ABC):
     """What a recipe for a task may say, and what follows from it."""
 
-    model: ClassVar[type[Table]]  # what [model] says, with at least the number of layers
+    model: ClassVar[type[Model]]
     described: ClassVar[tuple[str, ...]] = ()  # the fields of a checkpoint that [model] may state, too
-    optimiser: ClassVar[type[Table]]  # what [optimiser] says, with at least seed and evaluation_prompts
+    optimiser: ClassVar[type[Optimiser]]
     measure: ClassVar[Measure]
     remedy: ClassVar[str]  # what to change in a recipe whose network is of no use
 
@@ -70,8 +69,7 @@ class Method(ABC):
     def defaults(self, task: Any, model: Any) -> dict[str, Any]:
         """The checkpoint's description of the model, where [model] does not state it."""
 
-    @abstractmethod
-    def fits(self, recipe: Recipe) -> None:
+    def fits(self, recipe: Recipe) -> None:  # noqa: B027 - most methods have something to say, none has to
         """Raise LayoutError when the parts of a recipe contradict each other."""
 
     def recorded(self, recipe: Recipe) -> dict[str, Any]:

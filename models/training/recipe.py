@@ -38,12 +38,12 @@ PARTS = ("name", "task", "model", "optimiser")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One training run. The classes of ``model`` and ``optimiser`` are those that the task's method reads."""
+    """One training run."""
 
     name: str
     task: Any
     spec: ModelSpec
-    model: Any
+    model: Any  # of the classes that the task's method reads
     optimiser: Any
 
     def __post_init__(self) -> None:

@@ -52,9 +52,8 @@ def train(
     journal = Journal(method.recorded(recipe), record, watch)
     try:
         outcome = method.search(recipe, journal)
-    except BaseException:
+    finally:
         journal.save()
-        raise
     made, losses = _evaluated(recipe, outcome), [_evaluated(recipe, other) for other in outcome.others]
     score = made[method.measure.key]
     if score["mean"] is None:
@@ -85,9 +84,7 @@ def train(
         seconds=journal.seconds[0],
         others=others,
     )
-    if keep_record:
-        journal.save()
-    else:
+    if not keep_record:
         journal.remove()
     return trained
 

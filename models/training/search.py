@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -23,7 +23,7 @@ from interp.models.errors import LayoutError
 from interp.models.gram import HeadLayers
 from interp.models.tasks import NoisyRegression
 from interp.models.training.adam import Moving
-from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SEED, SHARE, Table, one_of, ruled
+from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SHARE, Model, Optimiser, one_of, ruled
 from interp.models.training.journal import Journal
 from interp.models.training.levenberg_marquardt import Progress, minimise
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
@@ -49,12 +49,10 @@ SAME = 2e-3  # relative difference in loss below which two minima on one sample 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parametrised(Table):
+class Parametrised(Model):
     """Which weights may move (see ``interp.models.training.parametrisation``)."""
 
-    title: ClassVar[str] = "model"
     parametrisation: str = ruled(one_of(PARAMETRISATIONS))
-    layers: int = ruled(COUNT)
     heads: int | None = ruled(COUNT, optional=True)  # 1, or what the parametrisation needs
 
     def __post_init__(self) -> None:
@@ -64,11 +62,9 @@ class Parametrised(Table):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort(Table):
+class Effort(Optimiser):
     """How hard to look. Networks are grown one layer at a time."""
 
-    title: ClassVar[str] = "optimiser"
-    seed: int = ruled(SEED, 0)
     attempts: int = ruled(COUNT, 2)  # starts for every place a layer can be added: one exact, the others perturbed
     keep: int = ruled(COUNT, 2)  # networks carried on to the next depth
     search_prompts: int = ruled(COUNT, 4096)

@@ -27,9 +27,20 @@ from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
-from interp.models.training.fields import AMOUNT, COUNT, EVALUATED, POSITIVE, SEED, Rule, Table, one_of, ruled
+from interp.models.training.fields import (
+    AMOUNT,
+    COUNT,
+    EVALUATED,
+    POSITIVE,
+    Model,
+    Optimiser,
+    Rule,
+    Table,
+    one_of,
+    ruled,
+)
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.recipe import Recipe
 
 __all__ = ["Causal", "OnSequences", "Stage", "Staged", "products", "start"]
@@ -69,22 +80,18 @@ STAGES = Rule("a list of one stage or more, a table each", lambda v: isinstance(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Causal(Table):
+class Causal(Model):
     """``key``: the size of keys in a stage that moves "factors"."""
 
-    title: ClassVar[str] = "model"
-    layers: int = ruled(COUNT)
     heads: int = ruled(COUNT, 1)
     key: int = ruled(COUNT, 20)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged(Table):
+class Staged(Optimiser):
     """How the weights are found."""
 
-    title: ClassVar[str] = "optimiser"
     stages: tuple[Stage, ...] = ruled(STAGES)
-    seed: int = ruled(SEED, 0)
     initial_std: float = ruled(POSITIVE, 0.02)
     evaluation_prompts: int = ruled(EVALUATED, 10_000)
 
@@ -188,7 +195,7 @@ def products(weights: str, spec: ModelSpec, values: tuple[Tensor, ...]) -> tuple
 
 def _trained(recipe: Recipe, index: int, moving: Moving, journal: Journal) -> tuple[Tensor, Tensor]:
     """Q and P at the end of a stage. A step that is shown has the loss of its batch before it."""
-    spec, stage, name = recipe.spec, recipe.optimiser.stages[index], f"stage {index}"
+    spec, stage = recipe.spec, recipe.optimiser.stages[index]
     batch_of = _batches(recipe.task, spec, stage, _seed(recipe, index))
 
     def objective(step: int, values: Sequence[Tensor]) -> Tensor:
@@ -215,13 +222,8 @@ def _trained(recipe: Recipe, index: int, moving: Moving, journal: Journal) -> tu
             now, objective, steps=stage.steps, rate=rate, limit=limit, watch=note, weight_decay=stage.weight_decay
         )
 
-    def network(state: Moving) -> Weights:
-        return dict(zip("QP", products(stage.weights, spec, state.values), strict=True))
-
-    def shown(state: Moving) -> Step:
-        return Step(name=name, iteration=state.iteration, loss=state.loss, weights=lambda: network(state))
-
-    return products(stage.weights, spec, journal.run(name, moving, work, shown).values)
+    end = journal.run(f"stage {index}", moving, work)
+    return products(stage.weights, spec, end.values)
 
 
 def _seed(recipe: Recipe, index: int) -> int:

@@ -59,7 +59,6 @@ def test_the_loss_falls_and_the_regime_holds(regime: str) -> None:
 
 
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHOW_EVERY", 1)
     monkeypatch.setattr(module, "KEEP_EVERY", 10)
     whole, record = train(recipe()), tmp_path / "record"
 
@@ -76,7 +75,6 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path: Path, monkeypat
 
 
 def test_the_shown_loss_begins_with_the_first_batch_that_does_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHOW_EVERY", 1)
     losses = iter([None, 4.0, None, 4.0])  # twice what is shown
 
     def objective(self: object, step: int, trained: tuple[torch.Tensor, ...]) -> torch.Tensor | None:
