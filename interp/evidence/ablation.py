@@ -23,12 +23,12 @@ from torch import Tensor
 
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
-from interp.models.training.levenberg_marquardt import Progress, minimise
-from interp.models.training.objective import Linearisation, adjusted_losses, linearise, loss
+from interp.models.training.objective import adjusted_losses, descend, linearise, loss
 from interp.models.training.parametrisation import Omegas
 from interp.models.training.sample import Sample
 from interp.results import OmegaEffect, OmegaEffects
 from interp.stats.averages import mean_with_error
+from interp.stats.levenberg_marquardt import Progress, Quadratic
 
 __all__ = ["Full", "KeptOmegas", "compensated", "heavy_sample", "omega_effects", "refitted"]
 
@@ -89,7 +89,7 @@ class Full:
     family: KeptOmegas
     table: Float[Tensor, "layer 4"]
     sample: Sample
-    local: Linearisation
+    local: Quadratic
 
 
 def refitted(full: Full, family: KeptOmegas) -> Float[Tensor, "layer 4"]:
@@ -98,7 +98,7 @@ def refitted(full: Full, family: KeptOmegas) -> Float[Tensor, "layer 4"]:
     before, start = min(((loss(family, theta, full.sample), theta) for theta in starts), key=lambda pair: pair[0])
     now = Progress(theta=start)
     while now.iteration < STEPS and not now.done:
-        now = minimise(family, full.sample, now, iterations=now.iteration + 2, tolerance=0.0)
+        now = descend(family, full.sample, now, iterations=now.iteration + 2, tolerance=0.0)
         if before - now.loss < TOLERANCE * before:
             break
         before = now.loss

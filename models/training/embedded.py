@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from interp.models.training.fields import AMOUNT, COUNT, Model, Optimiser, ruled
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Step, Weights, register_method
 from interp.models.training.recipe import Recipe
+from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, minimise
 
 __all__ = ["Embedded", "Shapes", "initial", "moved", "polish", "prune", "relative_error"]
 
@@ -41,7 +43,6 @@ GRADIENT = 1.0  # largest norm of a seed's gradient
 CHUNK = 1024  # prompts whose derivatives are held at a time
 CHECKED = 8192  # prompts that seeds are compared on
 SMOOTH = (1e-3, 1e-4)  # of |w|, in the two halves of a polish
-REFUSALS = 12  # shorter steps that are tried before a polish ends
 PRUNED = 0.06  # share of the weights left that one round takes out …
 GROWTH = 1.25  # … while the error stays within this factor of that of the full network
 
@@ -247,6 +248,47 @@ def _polished(
 # --- Levenberg-Marquardt, one seed at a time -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class _Objective:
+    """The smoothed objective on a sample of prompts, in the numbers that ``mask`` does not hold at 0."""
+
+    shapes: Shapes
+    tokens: Float[Tensor, "prompt token 3"]
+    target: Float[Tensor, " prompt"]
+    penalty: Float[Tensor, " parameter"]
+    mask: Float[Tensor, " parameter"]
+    smooth: float
+
+    @cached_property
+    def scale(self) -> float:
+        return 1.0 / (len(self.target) * float(self.target.square().mean()))
+
+    def __call__(self, theta: Tensor) -> _Point:
+        error = (self.shapes.predict(theta, self.tokens) - self.target).square().sum()
+        sizes = (theta.square() + self.smooth**2).sqrt()
+        return _Point(self, theta, sizes, float(0.5 * self.scale * error + (self.penalty * sizes).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    objective: _Objective
+    theta: Float[Tensor, " parameter"]
+    sizes: Float[Tensor, " parameter"]  # |w|, smoothed
+    value: float
+
+    def quadratic(self) -> Quadratic:
+        o, theta = self.objective, self.theta
+        one = torch.func.grad_and_value(lambda theta, row: o.shapes.predict(theta, row[None])[0])
+        derivative = torch.func.vmap(one, (None, 0))
+        g, H = o.penalty * theta / self.sizes, torch.diag(o.penalty / self.sizes + 1.0 - o.mask)
+        for rows, wanted in zip(o.tokens.split(CHUNK), o.target.split(CHUNK), strict=True):
+            J, prediction = derivative(theta, rows)
+            J = J * o.mask
+            H = H + o.scale * (J.mT @ J)
+            g = g + o.scale * (J.mT @ (prediction - wanted))
+        return Quadratic(g, H)
+
+
 def polish(
     shapes: Shapes,
     theta: Float[Tensor, " parameter"],
@@ -260,45 +302,14 @@ def polish(
 ) -> Float[Tensor, " parameter"]:
     """Lower the objective on ``prompts``; ``mask`` is 0 for numbers that stay 0."""
     mask = torch.ones_like(theta) if mask is None else mask
-    tokens, target = _tokens(prompts, shapes.spec), prompts.least_squares().prediction
-    scale = 1.0 / (len(target) * float(target.square().mean()))
-    penalty = l1 * shapes.penalised * mask
-    theta = theta * mask
-
-    def value(theta: Tensor) -> float:
-        error = (shapes.predict(theta, tokens) - target).square().sum()
-        return float(0.5 * scale * error + (penalty * (theta.square() + smooth**2).sqrt()).sum())
-
-    one = torch.func.grad_and_value(lambda theta, row: shapes.predict(theta, row[None])[0])
-    derivative = torch.func.vmap(one, (None, 0))
-    damping, growth, now = 1e-2, 2.0, value(theta)
-    for iteration in range(iterations):
-        H, g = torch.zeros(len(theta), len(theta), dtype=theta.dtype), torch.zeros_like(theta)
-        for rows, wanted in zip(tokens.split(CHUNK), target.split(CHUNK), strict=True):
-            J, found = derivative(theta, rows)
-            J = J * mask
-            H += scale * (J.mT @ J)
-            g += scale * (J.mT @ (found - wanted))
-        size = (theta.square() + smooth**2).sqrt()
-        g, H = g + penalty * theta / size, H + torch.diag(penalty / size)
-        metric = H.diagonal().clamp_min(1e-9 * float(H.diagonal().max()))
-        H = H + torch.diag(1.0 - mask)
-        for _ in range(REFUSALS):
-            factor, failed = torch.linalg.cholesky_ex(H + damping * torch.diag(metric))
-            if not int(failed):
-                step = -torch.cholesky_solve(g[:, None], factor)[:, 0] * mask
-                new = value(theta + step)
-                if new < now:
-                    promised = float(-(g @ step) - 0.5 * step @ (H @ step))
-                    gain = min((now - new) / promised, 1.0) if promised > 0 else 0.5
-                    damping = max(damping * max(1 / 5, 1 - (2 * gain - 1) ** 3), 1e-14)
-                    theta, now, growth = theta + step, new, 2.0
-                    break
-            damping, growth = damping * growth, min(2 * growth, 64.0)
-        else:
-            return theta
-        watch(iteration, now)
-    return theta
+    target, penalty = prompts.least_squares().prediction, l1 * shapes.penalised * mask
+    objective = _Objective(shapes, _tokens(prompts, shapes.spec), target, penalty, mask, smooth)
+    return minimise(
+        objective,
+        Progress(theta=theta * mask),
+        Stopping(iterations=iterations),
+        watch=lambda now: watch(now.iteration - 1, now.loss),
+    ).theta
 
 
 def prune(

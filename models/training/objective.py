@@ -23,8 +23,11 @@ from torch import Tensor
 from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
+from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, minimise
 
-__all__ = ["Linearisation", "adjusted_losses", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
+__all__ = ["adjusted_losses", "descend", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
+
+PATIENCE = 3  # accepted steps in a row below the tolerance that end a run
 
 Part = TypeVar("Part")
 
@@ -95,31 +98,51 @@ def _tamed(losses: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class Linearisation:
-    """The objective near theta: loss + <gradient, step> + 1/2 step^T curvature step."""
+class _Point:
+    """The mean adjusted loss on a sample at one theta."""
 
-    loss: float
-    gradient: Float[Tensor, " flat"]
-    curvature: Float[Tensor, "flat flat"]
+    family: Parametrisation
+    sample: Sample
+    theta: Float[Tensor, "layer parameter"]
+    value: float
+
+    def quadratic(self) -> Quadratic:
+        return linearise(self.family, self.theta, self.sample)
 
 
-def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> Linearisation:
-    """Loss, exact gradient and Gauss-Newton matrix.
+def descend(
+    family: Parametrisation,
+    sample: Sample,
+    start: Progress,
+    *,
+    iterations: int,
+    tolerance: float,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> Progress:
+    """Lower the mean adjusted loss on ``sample`` by Levenberg-Marquardt steps; after ``PATIENCE`` of them in a row that
+    each gain less than ``tolerance`` (relative) it ends."""
+    stopping = Stopping(iterations=iterations, tolerance=tolerance, patience=PATIENCE)
+    return minimise(
+        lambda theta: _Point(family, sample, theta, loss(family, theta, sample)), start, stopping, watch=watch
+    )
+
+
+def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> Quadratic:
+    """Exact gradient and Gauss-Newton matrix.
 
     With the average over x_t in closed form the gradient costs one adjoint pass, with C (v - w_oracle) as the query.
     The Gauss-Newton matrix E j j^T is estimated from one row per prompt, j = d yhat / d theta at its own query.
     """
     parts = _over_chunks(sample, lambda chunk: _linearise_chunk(family, theta, chunk))
-    total, gradient, curvature = (torch.stack(column).sum(0) / sample.count for column in zip(*parts, strict=True))
-    return Linearisation(float(total), gradient, curvature)
+    gradient, curvature = (torch.stack(column).sum(0) / sample.count for column in zip(*parts, strict=True))
+    return Quadratic(gradient, curvature)
 
 
-def _linearise_chunk(family: Parametrisation, theta: Tensor, chunk: Sample) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over a chunk: loss, gradient, Gauss-Newton matrix."""
+def _linearise_chunk(family: Parametrisation, theta: Tensor, chunk: Sample) -> tuple[Tensor, Tensor]:
+    """Sums over a chunk: gradient, Gauss-Newton matrix."""
     layers = family.maps(theta)
     trajectory, residual, losses = _run(layers, chunk)
-    values, slopes = _tamed(losses, chunk)
-    weight = chunk.weight * slopes
+    weight = chunk.weight * _tamed(losses, chunk)[1]
     seed = torch.zeros_like(chunk.query)
     seed[..., -1] = chunk.sign
     rows = family.rows(theta, trajectory, adjoint(layers, trajectory, seed))
@@ -133,4 +156,4 @@ def _linearise_chunk(family: Parametrisation, theta: Tensor, chunk: Sample) -> t
         gradient = family.rows(theta, weighted, adjoint(layers, weighted, seed)).sum(0)
     else:
         gradient = rows.T @ (weight * residual[:, 0])
-    return chunk.weight @ values, gradient, rows.T @ (weight[:, None] * rows)
+    return gradient, rows.T @ (weight[:, None] * rows)

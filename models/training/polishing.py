@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.objective import adjusted_losses
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.recipe import Recipe, purpose_seed
 from interp.models.training.sample import Sample, training_sample
+from interp.stats.levenberg_marquardt import Progress
 
 __all__ = ["polish", "usual_mean"]
 

@@ -25,8 +25,8 @@ from interp.models.tasks import NoisyRegression
 from interp.models.training.adam import Moving
 from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SHARE, Model, Optimiser, one_of, ruled
 from interp.models.training.journal import Journal
-from interp.models.training.levenberg_marquardt import Progress, minimise
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
+from interp.models.training.objective import descend as lowered
 from interp.models.training.objective import losses_of, one_core_a_chunk
 from interp.models.training.parametrisation import (
     FIXED_HEADS,
@@ -41,6 +41,7 @@ from interp.models.training.polishing import polish
 from interp.models.training.recipe import Recipe, purpose_seed
 from interp.models.training.sample import Sample, fresh_sample, training_sample
 from interp.models.training.wandering import wander
+from interp.stats.levenberg_marquardt import Progress
 
 __all__ = ["Effort", "Growing", "family_of"]
 
@@ -155,7 +156,7 @@ def _searched(recipe: Recipe, journal: Journal) -> Float[Tensor, "layer paramete
 
     def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
         def work(start: Progress, note: Callable[[Progress], None]) -> Progress:
-            return minimise(kind, sample, start, iterations=iterations, tolerance=optimiser.tolerance, watch=note)
+            return lowered(kind, sample, start, iterations=iterations, tolerance=optimiser.tolerance, watch=note)
 
         return journal.run(name, start, work)
 

@@ -10,11 +10,11 @@ import torch
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
 from interp.models.training import Recipe
-from interp.models.training.levenberg_marquardt import Progress
 from interp.models.training.objective import adjusted_losses
 from interp.models.training.polishing import polish, usual_mean
 from interp.models.training.sample import fresh_sample
 from interp.models.training.search import family_of
+from interp.stats.levenberg_marquardt import Progress
 
 COUNT = 1_000_000
 

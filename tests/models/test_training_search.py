@@ -11,10 +11,11 @@ from interp.models.errors import UnreadableFile, UsageError
 from interp.models.tasks import task_of
 from interp.models.training import Recipe, train
 from interp.models.training import journal as journal_module
-from interp.models.training.levenberg_marquardt import Progress, minimise
+from interp.models.training.objective import descend
 from interp.models.training.parametrisation import balanced
 from interp.models.training.sample import fresh_sample
 from interp.models.training.search import family_of
+from interp.stats.levenberg_marquardt import Progress
 
 # With many more context tokens than dimensions the spectrum of Sigma is narrow, and losses have light tails.
 TASK = {"name": "noisy_regression", "dim": 3, "context": 24, "noise": {"uniform": [0, 5]}}
@@ -146,10 +147,10 @@ def test_steps_are_accepted_only_downhill_and_overflow_is_survived():
     sample = fresh_sample(plan.task, plan.spec, 256, seed=3)
     losses: list[float] = []
     start = Progress(theta=torch.full((3, 2), -0.4, dtype=torch.float64))
-    minimise(family, sample, start, iterations=30, tolerance=1e-6, watch=lambda now: losses.append(now.loss))
+    descend(family, sample, start, iterations=30, tolerance=1e-6, watch=lambda now: losses.append(now.loss))
     assert all(later <= earlier for earlier, later in pairwise(losses))
     huge = Progress(theta=torch.full((3, 2), -1e200, dtype=torch.float64))
-    end = minimise(family, sample, huge, iterations=30, tolerance=1e-6)
+    end = descend(family, sample, huge, iterations=30, tolerance=1e-6)
     assert end.done
     assert not end.loss < float("inf")
 
