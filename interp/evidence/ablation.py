@@ -24,7 +24,7 @@ from torch import Tensor
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
 from interp.models.training.objective import adjusted_losses, descend, linearise, loss
-from interp.models.training.parametrisation import Omegas
+from interp.models.training.parametrisation import Diagonal
 from interp.models.training.sample import Sample
 from interp.results import OmegaEffect, OmegaEffects
 from interp.stats.averages import mean_with_error
@@ -43,11 +43,11 @@ ROWS_PER_PARAMETER = 16  # fewest prompts per coefficient for a refit
 OPERATIONS = 2.5e10  # floating point operations that the refits may take, about 4 s
 
 
-class KeptOmegas(Omegas):
+class KeptOmegas(Diagonal):
     """The four omegas of every layer, those with ``kept`` = 0 held at zero."""
 
     def __init__(self, kept: Float[Tensor, "layer 4"], dim: int, scale: float, residual: float) -> None:
-        super().__init__(dim, scale, residual, momentum=True)
+        super().__init__(dim, scale, residual, heads=2, scores=False)
         self.kept = kept
 
     def omegas(self, theta: Float[Tensor, "layer 4"]) -> Float[Tensor, "layer 4"]:

@@ -29,7 +29,6 @@ __all__ = [
     "Diagonal",
     "Merged",
     "OmegaLayers",
-    "Omegas",
     "Parametrisation",
     "balanced",
     "parametrisation",
@@ -83,101 +82,61 @@ class OmegaLayers:
         return total + total.mT
 
 
-class _BlockScalar(Parametrisation):
-    """Shared by the families whose layers are fixed by (omega_xx, omega_xy, omega_yx, omega_yy)."""
+class Diagonal(Parametrisation):
+    """Layers that are fixed by (omega_xx, omega_xy, omega_yx, omega_yy), omega_ab = sum_h p_a q_b, with the diagonals
+    (p_x, p_y) and (q_x, q_y) of every head. With ``scores`` both move; without, p alone, and q is (1, 0) in head 0,
+    which then reads x, and (0, 1) in head 1, which reads y: the omegas themselves."""
 
-    def __init__(self, dim: int, scale: float, residual: float) -> None:
+    def __init__(self, dim: int, scale: float, residual: float, *, heads: int, scores: bool = True) -> None:
         super().__init__(dim, scale, residual)
-        self._blocks = torch.zeros(4, dim + 1, dim + 1, dtype=torch.float64)
-        self._blocks[0, :dim, :dim] = 1
-        self._blocks[1, :dim, dim] = 1
-        self._blocks[2, dim, :dim] = 1
-        self._blocks[3, dim, dim] = 1
+        self.heads, self.scores, self.size = heads, scores, (4 if scores else 2) * heads
+        self._read = torch.eye(2, dtype=torch.float64)[: self.heads]
+        self._blocks = torch.zeros(2, 2, dim + 1, dim + 1, dtype=torch.float64)
+        parts = (slice(dim), slice(dim, None))
+        for a, rows in enumerate(parts):
+            for b, columns in enumerate(parts):
+                self._blocks[a, b, rows, columns] = 1.0
+        self._blocks = self._blocks.flatten(0, 1)
 
-    @abstractmethod
+    def diagonals(self, theta: Tensor) -> tuple[Float[Tensor, "layer head 2"], Float[Tensor, "layer head 2"]]:
+        """(p, q)."""
+        if self.scores:
+            entries = theta.unflatten(1, (self.heads, 2, 2))
+            return entries[:, :, 0], entries[:, :, 1]
+        return theta.unflatten(1, (self.heads, 2)), self._read.to(theta.dtype).expand(len(theta), -1, -1)
+
     def omegas(self, theta: Tensor) -> Float[Tensor, "layer 4"]:
         """(omega_xx, omega_xy, omega_yx, omega_yy) of every layer."""
+        p, q = self.diagonals(theta)
+        return torch.einsum("lha,lhb->lab", p, q).flatten(1)
 
-    @abstractmethod
     def slopes(self, theta: Tensor) -> Float[Tensor, "layer 4 parameter"]:
         """d omega / d theta of every layer."""
+        (p, q), eye = self.diagonals(theta), torch.eye(2, dtype=theta.dtype)
+        by_p = torch.einsum("ac,lhb->labhc", eye, q)
+        if not self.scores:
+            return by_p.flatten(3).flatten(1, 2)
+        by_q = torch.einsum("lha,bc->labhc", p, eye)
+        return torch.stack([by_p, by_q], -2).flatten(3).flatten(1, 2)
 
     def maps(self, theta: Tensor) -> LayerMaps:
         W = torch.einsum("lk,kab->lab", self.omegas(theta), self._blocks)
         return OmegaLayers(W, self.scale, self.residual)
 
     def rows(self, theta: Tensor, trajectory: GramTrajectory, gammas: list[Tensor]) -> Float[Tensor, "prompt flat"]:
-        blocks, slopes = self.scale * self._blocks.flatten(1).T, self.slopes(theta)
-        return torch.cat(
-            [
-                (gamma * gram).flatten(1) @ (blocks @ slope)
-                for gamma, gram, slope in zip(gammas, trajectory.grams, slopes, strict=True)
-            ],
-            dim=1,
-        )
-
-    def _diagonals(self, entries: Float[Tensor, "layer head 2"]) -> Float[Tensor, "layer head D D"]:
-        """diag(e_x I_d, e_y) from pairs (e_x, e_y)."""
-        return torch.diag_embed(
-            torch.cat([entries[..., :1].expand(*entries.shape[:-1], self.dim), entries[..., 1:]], -1)
-        )
-
-
-class Omegas(_BlockScalar):
-    """The omegas themselves: (xx, yx) for GD++, all four for ``free``; two heads when omega_xy and omega_yy move."""
-
-    def __init__(self, dim: int, scale: float, residual: float, *, momentum: bool) -> None:
-        super().__init__(dim, scale, residual)
-        self.size = 4 if momentum else 2
-        self._place = torch.eye(4, dtype=torch.float64)[:, [0, 1, 2, 3] if momentum else [0, 2]]
-
-    def omegas(self, theta: Tensor) -> Float[Tensor, "layer 4"]:
-        return theta @ self._place.T
-
-    def slopes(self, theta: Tensor) -> Float[Tensor, "layer 4 parameter"]:
-        return self._place.expand(theta.shape[0], -1, -1)
+        blocks = self.scale * self._blocks.flatten(1).T
+        layers = zip(gammas, trajectory.grams, self.slopes(theta), strict=True)
+        return torch.cat([(gamma * gram).flatten(1) @ (blocks @ slope) for gamma, gram, slope in layers], dim=1)
 
     def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        xx, xy, yx, yy = self.omegas(theta).unbind(-1)
-        P = torch.stack([torch.stack([xx, yx], -1), torch.stack([xy, yy], -1)], 1)  # head 0 reads x, head 1 reads y
-        Q = torch.eye(2, dtype=theta.dtype).expand(theta.shape[0], -1, -1)
-        heads = 2 if self.size == 4 else 1
-        return self._diagonals(P[:, :heads]), self._diagonals(Q[:, :heads])
+        P, Q = (torch.cat([e[..., :1].expand(*e.shape[:-1], self.dim), e[..., 1:]], -1) for e in self.diagonals(theta))
+        return torch.diag_embed(P), torch.diag_embed(Q)
 
     def idle(self, generator: torch.Generator) -> Tensor:
-        return torch.zeros(self.size, dtype=torch.float64)
-
-
-class Diagonal(_BlockScalar):
-    """The raw diagonals of every head: (p_x, p_y, q_x, q_y), omega_ab = sum_h p_a q_b."""
-
-    def __init__(self, dim: int, scale: float, residual: float, *, heads: int) -> None:
-        super().__init__(dim, scale, residual)
-        self.heads, self.size = heads, 4 * heads
-
-    def _split(self, theta: Tensor) -> tuple[Float[Tensor, "layer head 2"], Float[Tensor, "layer head 2"]]:
-        entries = theta.unflatten(1, (self.heads, 2, 2))
-        return entries[:, :, 0], entries[:, :, 1]
-
-    def omegas(self, theta: Tensor) -> Float[Tensor, "layer 4"]:
-        p, q = self._split(theta)
-        return torch.einsum("lha,lhb->lab", p, q).flatten(1)
-
-    def slopes(self, theta: Tensor) -> Float[Tensor, "layer 4 parameter"]:
-        p, q = self._split(theta)
-        eye = torch.eye(2, dtype=theta.dtype)
-        by_p = torch.einsum("ac,lhb->labhc", eye, q)
-        by_q = torch.einsum("lha,bc->labhc", p, eye)
-        return torch.stack([by_p, by_q], -2).flatten(3).flatten(1, 2)
-
-    def weights(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        p, q = self._split(theta)
-        return self._diagonals(p), self._diagonals(q)
-
-    def idle(self, generator: torch.Generator) -> Tensor:
-        q_y = 0.01 * torch.randn(self.heads, generator=generator, dtype=torch.float64)
-        layer = torch.zeros(self.heads, 4, dtype=torch.float64)
-        layer[:, 2], layer[:, 3] = 1.0, q_y
+        layer = torch.zeros(self.heads, self.size // self.heads, dtype=torch.float64)
+        if self.scores:
+            layer[:, 2] = 1.0
+            layer[:, 3] = 0.01 * torch.randn(self.heads, generator=generator, dtype=torch.float64)
         return layer.flatten()
 
 
@@ -226,10 +185,8 @@ class Merged(Parametrisation):
         return torch.eye(D, dtype=theta.dtype).expand_as(Q), Q
 
     def rows(self, theta: Tensor, trajectory: GramTrajectory, gammas: list[Tensor]) -> Float[Tensor, "prompt flat"]:
-        return torch.cat(
-            [self.scale * (gamma.mT @ gram).flatten(1) for gamma, gram in zip(gammas, trajectory.grams, strict=True)],
-            dim=1,
-        )
+        layers = zip(gammas, trajectory.grams, strict=True)
+        return torch.cat([self.scale * (gamma.mT @ gram).flatten(1) for gamma, gram in layers], dim=1)
 
     def idle(self, generator: torch.Generator) -> Tensor:
         return torch.randn(self.size, generator=generator, dtype=torch.float64) / (self.dim + 1) ** 0.5
@@ -246,13 +203,11 @@ def parametrisation(name: str, *, dim: int, heads: int, scale: float, residual: 
     fixed_heads = FIXED_HEADS.get(name)
     if fixed_heads is not None and heads != fixed_heads:
         raise LayoutError(f"model.heads is {heads} for parametrisation {name!r}, expected {fixed_heads}")
-    if name == "diag":
-        return Diagonal(dim, scale, residual, heads=heads)
-    if name == "full":
-        return Dense(dim, scale, residual, heads=heads)
     if name == "merged":
         return Merged(dim, scale, residual)
-    return Omegas(dim, scale, residual, momentum=name == "free")
+    if name == "full":
+        return Dense(dim, scale, residual, heads=heads)
+    return Diagonal(dim, scale, residual, heads=heads, scores=name == "diag")
 
 
 def balanced(P: Float[Tensor, "layer head D D"], Q: Float[Tensor, "layer head D D"]) -> tuple[Tensor, Tensor]:

@@ -181,7 +181,7 @@ def _searched(recipe: Recipe, journal: Journal) -> Float[Tensor, "layer paramete
         scouts = grown(scout, "scout")
         kept = best(family, _widened(family, scout, scouts, recipe.layers, optimiser.seed, optimiser.attempts))
         kept = sorted([*kept, *_wandered(recipe, family, journal)], key=lambda end: end.loss)
-    elif isinstance(family, Diagonal) and recipe.task.noise.largest == 0:
+    elif isinstance(family, Diagonal) and family.scores and recipe.task.noise.largest == 0:
         kept = _freed(family, grown(family_of(recipe, "gd++", heads=1), "scout"), recipe.layers, optimiser.seed)
     else:
         kept = grown(family, "grow")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -234,15 +235,15 @@ def _batches(
     task: LinearDynamics, spec: ModelSpec, stage: Stage, seed: int
 ) -> Callable[[int], tuple[Float[Tensor, "batch pos D"], Float[Tensor, "batch pos dim"]]]:
     """Batches by number; every pool of them has a seed of its own, so a resumed run sees the same."""
-    drawn: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @lru_cache(maxsize=1)
+    def pool(number: int) -> tuple[Tensor, Tensor]:
+        prompts = task.sample(POOL * stage.batch, seed * 1_000_003 + number)
+        return prompts.inputs(spec)[0].float(), prompts.target.float()
 
     def batch_of(step: int) -> tuple[Tensor, Tensor]:
-        pool, at = step // POOL, (step % POOL) * stage.batch
-        if pool not in drawn:
-            drawn.clear()
-            prompts = task.sample(POOL * stage.batch, seed * 1_000_003 + pool)
-            drawn[pool] = (prompts.inputs(spec)[0].float(), prompts.target.float())
-        tokens, target = drawn[pool]
-        return tokens[at : at + stage.batch], target[at : at + stage.batch]
+        tokens, target = pool(step // POOL)
+        part = slice((step % POOL) * stage.batch, (step % POOL + 1) * stage.batch)
+        return tokens[part], target[part]
 
     return batch_of
