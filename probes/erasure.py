@@ -42,9 +42,9 @@ from interp.models.tasks import LinearDynamics, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Prompts, Task, hooked_inputs
 from interp.probes.estimator import MomentRidge
-from interp.probes.intervals import explained, ratio
 from interp.probes.interventions import Erasure, Interval
 from interp.probes.targets import Target, quantities
+from interp.stats.bootstrap import explained, ratio
 
 __all__ = ["FALSE_POSITIVES", "Eraser", "chance", "erasures", "leace", "random_eraser"]
 

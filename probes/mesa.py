@@ -20,9 +20,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp.models.errors import UsageError
-from interp.probes.intervals import Scores, explained, score
+from interp.probes.intervals import Scores, score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
+from interp.stats.bootstrap import explained
 
 __all__ = ["LONGEST", "MesaScores", "mesa"]
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
-from interp.probes.intervals import explained
+from interp.stats.bootstrap import explained
 
 __all__ = ["PrefixResponse", "prefix_responses", "queries", "split"]
 

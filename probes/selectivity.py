@@ -16,7 +16,8 @@ from scipy.special import stdtrit
 from torch import Tensor
 
 from interp.probes.held_out import HeldOut
-from interp.probes.intervals import Estimate, difference, score
+from interp.probes.intervals import difference, score
+from interp.stats.bootstrap import Estimate
 
 __all__ = ["Selectivity", "above", "above_untrained"]
 

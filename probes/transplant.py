@@ -34,10 +34,10 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
-from interp.probes.intervals import ratio
 from interp.probes.interventions import Transplant
 from interp.probes.responses import split
 from interp.probes.within import WithinPrompt, within_prompt
+from interp.stats.bootstrap import ratio
 
 __all__ = ["transplants"]
 

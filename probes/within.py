@@ -27,9 +27,9 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
-from interp.probes.intervals import explained
 from interp.probes.interventions import Interval
 from interp.probes.responses import split
+from interp.stats.bootstrap import explained
 
 __all__ = ["WithinPrompt", "fit_tokens", "linearity_r2", "stream", "within_prompt"]
 

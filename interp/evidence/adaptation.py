@@ -36,7 +36,8 @@ from interp.models.specification import ModelSpec
 from interp.results import Adaptation, AdaptationBin
 from interp.solvers.ridge import ols
 from interp.solvers.statistics import RegressionStatistics
-from interp.stats.averages import Interval, mean_with_error, quantile_bins, ratio_with_error, share_explained
+from interp.stats.averages import mean_with_error, quantile_bins, ratio_with_error
+from interp.stats.bootstrap import Interval, share_explained
 
 __all__ = ["Passage", "effective_steps", "gradient", "label_shrinkage", "residual_energy"]
 

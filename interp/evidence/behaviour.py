@@ -32,11 +32,11 @@ from interp.models.skipped import Skipped
 from interp.models.tasks import NoisyRegression, RegressionPrompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import hooked_inputs
-from interp.probes.intervals import interval_of, ratio, resamples
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
 from interp.solvers import RegressionStatistics, TuningSet
 from interp.solvers.trajectories import Trajectory, tuned_trajectories
+from interp.stats.bootstrap import Interval, bootstrap, ratio, resampled_sums
 
 __all__ = ["ImplicitWeights", "describe_behaviour", "implicit_weights"]
 
@@ -49,8 +49,6 @@ NAMED = 0.05  # a solver is named when it misses at most this share of the weigh
 ALIKE = 1e-3  # and another that misses less than this is as good as the closest, whatever the intervals
 TIE = 1.01  # distances whose ratio is below it are the same: gradient descent is momentum 0
 NOTHING = 1e-24  # share of the weights' energy over all layers below which those of a layer are rounding
-
-Estimate = tuple[float | None, tuple[float | None, float | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +164,7 @@ def _match(
     if not float(size.sum()) > NOTHING * max(float(v.square().sum()) for v in weights):
         return None
     errors = _errors(earlier[layer], own).nan_to_num(nan=torch.inf, posinf=torch.inf)
-    draws = resamples(len(errors), seed) @ errors.clamp_max(1e300)
+    draws = resampled_sums(errors.clamp_max(1e300), seed)
     best = int(errors.clamp_max(1e300).sum(0).argmin())
     marks = torch.tensor(solver.marks, dtype=torch.float64)
     low, high = marks[draws.argmin(1)].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
@@ -188,12 +186,12 @@ def _match(
     )
 
 
-def _similarity(left: Float[Tensor, "prompt dim"], right: Float[Tensor, "prompt dim"], seed: int) -> Estimate:
+def _similarity(
+    left: Float[Tensor, "prompt dim"], right: Float[Tensor, "prompt dim"], seed: int
+) -> tuple[float | None, Interval]:
     """sum <left, right> / sqrt(sum |left|^2 sum |right|^2)."""
-    parts = torch.stack([(left * right).sum(-1), left.square().sum(-1), right.square().sum(-1)], 1)
-    sums = torch.cat([parts.sum(0, keepdim=True), resamples(len(parts), seed) @ parts])
-    values = sums[:, 0] / (sums[:, 1] * sums[:, 2]).sqrt()
-    return interval_of(values[0], values[1:], len(parts))
+    parts = (left * right).sum(-1), left.square().sum(-1), right.square().sum(-1)
+    return bootstrap(lambda product, a, b: product / (a * b).sqrt(), *parts, seed=seed).at()
 
 
 def _closest(last: Sequence[Match]) -> tuple[str | None, tuple[str, ...]]:

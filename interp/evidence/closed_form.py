@@ -16,11 +16,11 @@ from interp.models.transformer import LinearTransformer
 from interp.results import Form, Replacement, Rescaled
 from interp.solvers.line_descent import Descent
 from interp.stats.averages import ratio_with_error
+from interp.stats.bootstrap import ratio
 
 __all__ = ["closer", "forms", "replacements", "rescalings"]
 
 TAIL = 0.025  # of the prompts of the task lie below, and above, what is called outside
-BOOTSTRAP = 1000
 FORMULAS = {
     "least-squares": "ŷ = ȳ + (C / V)(u − x̄)",
     "shrunken": "ŷ = (1 − h)(N + 1)/N · [ȳ + (C / V)(u − x̄)]",
@@ -62,10 +62,8 @@ def closer(
 ) -> tuple[float, float]:
     """The ratio of squared differences, form against rival, and the upper end of its 95 % interval over prompts."""
     ours, theirs = (form - network).square(), (rival - network).square()
-    generator = torch.Generator().manual_seed(seed)
-    draws = torch.randint(len(ours), (BOOTSTRAP, len(ours)), generator=generator)
-    ratios = ours[draws].sum(1) / theirs[draws].sum(1).clamp_min(1e-300)
-    return float(ours.sum() / theirs.sum().clamp_min(1e-300)), float(torch.quantile(ratios, 0.975))
+    value, (_, high) = ratio(ours, theirs.clamp_min(1e-300), seed)
+    return (float("inf") if value is None else value), (float("inf") if high is None else high)
 
 
 def rescalings(

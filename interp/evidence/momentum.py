@@ -22,10 +22,10 @@ from torch import Tensor
 
 from interp.algebra.unrolling import ImplicitState
 from interp.evidence.adaptation import gradient
-from interp.identify.estimates import Estimate, least_squares
 from interp.results import Momentum
 from interp.solvers.statistics import RegressionStatistics
-from interp.stats.averages import Interval, resampled_r2
+from interp.stats.bootstrap import Interval, explained
+from interp.stats.least_squares import Estimate, least_squares
 
 __all__ = ["Increments", "increments", "momentum_fits"]
 
@@ -98,7 +98,7 @@ def _fit(terms: str, name: str, fit: Increments, test: Increments, seed: int) ->
         return NO_FIT
     estimate = least_squares(design, response)
     error = (unseen - unseen_design @ estimate.theta).square().sum(-1)
-    return estimate, resampled_r2(error, unseen.square().sum(-1), seed=seed)
+    return estimate, explained(error, unseen.square().sum(-1), seed)
 
 
 def _number(estimate: Estimate | None, k: int, sign: float = 1.0) -> tuple[float | None, float | None]:

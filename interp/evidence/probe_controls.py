@@ -11,10 +11,11 @@ from interp.probes.across import Battery, gather
 from interp.probes.activations import Prompts, Reader, Task
 from interp.probes.controls import untrained_models
 from interp.probes.held_out import HeldOut
-from interp.probes.intervals import Estimate, score
+from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 from interp.probes.selectivity import Selectivity, above, above_untrained
+from interp.stats.bootstrap import Estimate
 
 __all__ = ["CONTROLS", "UNTRAINED", "Controls", "enough", "measure_controls"]
 

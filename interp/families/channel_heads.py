@@ -12,7 +12,7 @@ q_h[e, g] of all layers, by Levenberg-Marquardt steps, with the exact gradient a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,9 +20,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.algebra.channels import LiveChannels, block_weights
-from interp.identify.estimates import Estimate, least_squares
 from interp.models.causal import causal_passage, causal_prediction, causal_update
 from interp.models.specification import ModelSpec
+from interp.stats.least_squares import Estimate, least_squares
+from interp.stats.levenberg_marquardt import Damping, Progress, Quadratic, Stopping, minimise
 
 __all__ = [
     "BlockHeads",
@@ -38,12 +39,13 @@ __all__ = [
     "uncertainty",
 ]
 
-ROUNDING = 1e-3  # a number that changes by this much (relative) from one gauge to another is rounding
+GAUGE_ROUNDING = 1e-3  # a number that changes by this much (relative) from one gauge to another is rounding
 FUNCTIONALS = 4  # per sequence
 CURVATURE = 2  # functionals per sequence behind a step
 STEPS = 8  # of Levenberg-Marquardt, at most
 SMALL = 1e-2  # a step that lowers the cost by a smaller share is the last
 EXACT = 1e-22  # share of the variance that rounding may leave
+DAMPING = Damping(growth=6.0, acceleration=1.0, shrink=5.0, least=1e-9, most=1e6)
 FLAT = 1e-10  # curvature below this share of the largest is none
 LOOSE = 1e-3  # of the largest coefficient of a layer, per unit of a free direction
 
@@ -124,7 +126,7 @@ def live_channels(
         value, again = (x.unflatten(-1, (-1, size)).transpose(1, 2).flatten(2) for x in (value, again))
         norm = value.norm(dim=-1)
         change = torch.where(norm > 0, (value - again).norm(dim=-1) / norm, torch.inf)
-        return change.nan_to_num(torch.inf).median(0).values < ROUNDING
+        return change.nan_to_num(torch.inf).median(0).values < GAUGE_ROUNDING
 
     return LiveChannels(
         written=torch.stack([live(x[0], y[0]) for x, y in zip(one.cotangents, other.cotangents, strict=True)]),
@@ -215,34 +217,53 @@ def refit_heads(
         q, p = values.chunk(2)
         return BlockHeads(q.view_as(start.q), p.view_as(start.p))
 
-    def residual(values: Tensor) -> Tensor:
-        return root * (heads(values).predict(spec, tokens) - target)
+    objective = _Squares(spec, tokens, target, root, keep, theta, heads, generator)
+    stopping = Stopping(iterations=steps, tolerance=SMALL, zero=0.5 * EXACT * power)
+    end = minimise(objective, Progress(theta=theta[keep], damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
+    cost = 2.0 * end.loss
+    return HeadFit(heads(objective.whole(end.theta)), cost / power if power > 0 else float("nan"))
 
-    damping, now = 1e-3, residual(theta)
-    cost = float(now.square().sum())
-    for _ in range(steps):
-        functionals = [root * f for f in _functionals(target, CURVATURE, generator)]
-        rows, scores = _rows(spec, heads(theta), tokens, functionals, root * now)
-        rows, gradient = rows[:, keep], scores.sum(0)[keep]
-        curvature = rows.T @ rows / CURVATURE
-        diagonal = curvature.diagonal().clamp_min(1e-9 * float(curvature.diagonal().max()) + 1e-300)
-        value, left, tried = float("inf"), now, theta
-        while damping < 1e6:
-            step = torch.linalg.solve(curvature + damping * torch.diag(diagonal), -gradient)
-            tried = theta.clone()
-            tried[keep] += step
-            left = residual(tried)
-            value = float(left.square().sum())
-            if value < cost:
-                break
-            damping *= 6.0
-        if not value < cost:
-            break
-        gain, cost, theta, now = (cost - value) / cost, value, tried, left
-        damping = max(damping / 5.0, 1e-9)
-        if gain < SMALL or cost < EXACT * power:
-            break
-    return HeadFit(heads(theta), cost / power if power > 0 else float("nan"))
+
+@dataclass(frozen=True, eq=False)
+class _Squares:
+    """Half the weighted squared difference to ``target`` as an objective in the free numbers; ``root`` holds roots of
+    the weights."""
+
+    spec: ModelSpec
+    tokens: Float[Tensor, "batch pos D"]
+    target: Float[Tensor, "batch pos output"]
+    root: Float[Tensor, "batch 1 1"]
+    keep: Bool[Tensor, " number"]
+    start: Float[Tensor, " number"]
+    heads: Callable[[Tensor], BlockHeads]
+    generator: torch.Generator
+
+    def whole(self, free: Tensor) -> Tensor:
+        values = self.start.clone()
+        values[self.keep] = free
+        return values
+
+    def __call__(self, free: Tensor) -> _Point:
+        heads = self.heads(self.whole(free))
+        residual = self.root * (heads.predict(self.spec, self.tokens) - self.target)
+        value = 0.5 * float(residual.square().sum())
+        return _Point(self, heads, residual, value if value == value else float("inf"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    objective: _Squares
+    heads: BlockHeads
+    residual: Float[Tensor, "batch pos output"]
+    value: float
+
+    def quadratic(self) -> Quadratic:
+        """The exact gradient, and a curvature from random functionals."""
+        o = self.objective
+        functionals = [o.root * f for f in _functionals(o.target, CURVATURE, o.generator)]
+        rows, scores = _rows(o.spec, self.heads, o.tokens, functionals, o.root * self.residual)
+        rows = rows[:, o.keep]
+        return Quadratic(scores.sum(0)[o.keep], rows.T @ rows / CURVATURE)
 
 
 def _influence(target: Float[Tensor, "batch pos output"]) -> Float[Tensor, " batch"]:

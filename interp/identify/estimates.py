@@ -13,7 +13,8 @@ Gamma_l = d prediction / d T^l (``models.gram.adjoint``) and design columns X[l,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -21,24 +22,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
+from interp.stats.least_squares import Estimate, least_squares
+from interp.stats.levenberg_marquardt import Damping, Progress, Quadratic, Stopping, minimise
 
 __all__ = [
     "LARGEST",
-    "Estimate",
     "Parametrisation",
     "Prompts",
     "Sensitivities",
     "bounded_weights",
-    "least_squares",
     "output_estimate",
     "predict",
     "refit",
     "sensitivities",
 ]
 
-ROUNDING = 1e-13  # relative rounding error of a prediction or derivative in float64, a few layers deep
-COLLINEAR = 1e-7  # a direction of theta that changes the predictions this little (relative) is not determined
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
+NEARLY = 1e-9  # unexplained share from which a fit goes on to be exact
+DAMPING = Damping(growth=4.0, acceleration=1.0, shrink=10.0, least=1e-14, floor=0.0)
 MAX_STEPS = 40
 FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER = 256, 16  # size of the part of the prompts that a fit starts on
 LARGEST = 30.0  # times its median over prompts: the size of a prediction, and how far weights move it
@@ -114,22 +115,6 @@ def _differentiate(layers: LayerMaps, trajectory: GramTrajectory, prompts: Promp
     return Sensitivities(prompts.read(trajectory.queries[-1]), trajectory, tuple(gammas))
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """Fitted parameters, with standard errors clustered by prompt.
-
-    ``determined[k]`` is False when the data do not fix parameter k; ``partners[k]`` then names the parameters along
-    which it trades off (indices into theta). ``unexplained`` is the share of the variance left on the fitted prompts.
-    """
-
-    theta: Float[Tensor, " parameter"]
-    stderr: Float[Tensor, " parameter"]
-    determined: tuple[bool, ...]
-    partners: tuple[tuple[int, ...], ...]
-    unexplained: float
-    steps: int = 0
-
-
 def _design(
     parametrisation: Parametrisation, layer: int, sensed: Sensitivities
 ) -> Float[Tensor, "prompt output parameter"]:
@@ -168,53 +153,6 @@ def _bounded_influence(layer: int, sensed: Sensitivities) -> Float[Tensor, "prom
     size = sensed.trajectory.grams[layer].flatten(1).norm(dim=-1)
     bound = torch.stack([g[layer].flatten(1).norm(dim=-1) * size for g in sensed.gammas], 1)
     return (bound.median() / bound.clamp_min(1e-300)).clamp(max=1.0)
-
-
-def least_squares(
-    design: Float[Tensor, "prompt output parameter"],
-    response: Float[Tensor, "prompt output"],
-    size: float | None = None,
-) -> Estimate:
-    """Least squares without intercept; sandwich covariance with one cluster per prompt, residuals inflated by their
-    leverage (HC3 for one output per prompt), so that it stays honest with heavy tails and few prompts.
-
-    ``size`` is the norm of the numbers whose rounding is in ``response`` (None: its own), for a response that is a
-    difference."""
-    rows, flat = design.flatten(0, 1), response.flatten()
-    norms = rows.norm(dim=0)
-    scale = torch.where(norms > 0, norms, 1.0)
-    U, S, Vh = torch.linalg.svd(rows / scale, full_matrices=False)
-    kept = COLLINEAR * S.max().clamp_min(1e-300) < S
-    inverse = torch.where(kept, 1.0 / torch.where(kept, S, 1.0), 0.0)
-    theta = (Vh.mT * inverse) @ (U.mT @ flat) / scale
-    residual = flat - rows @ theta
-    leverage = (U[:, kept] ** 2).sum(-1).clamp(max=1 - 1e-6)
-    score = ((residual / (1 - leverage))[:, None] * U).unflatten(0, design.shape[:2]).sum(1)
-    root = (Vh.mT * inverse) @ score.mT / scale[:, None]
-    # What is fitted exactly is still only known to rounding.
-    floor = ROUNDING * (float(flat.norm()) if size is None else size) * ((Vh.mT * inverse) ** 2).sum(-1).sqrt() / scale
-    stderr = (root**2).sum(-1).sqrt() + floor
-    determined, partners = _determined(Vh[kept], norms)
-    power = float((flat**2).sum())
-    return Estimate(theta, stderr, determined, partners, float((residual**2).sum()) / power if power > 0 else 0.0)
-
-
-def _determined(
-    kept: Float[Tensor, "direction parameter"], norms: Float[Tensor, " parameter"]
-) -> tuple[tuple[bool, ...], tuple[tuple[int, ...], ...]]:
-    """Which parameters have no part in a direction that the data leave free, and the others of that direction.
-
-    The rows of ``kept`` are the directions that the data fix. Of the free ones, the unit vector with most of parameter
-    k is column k of the projector on them, scaled.
-    """
-    free = torch.eye(len(norms), dtype=kept.dtype) - kept.mT @ kept
-    share = free.diagonal().clamp_min(0.0).sqrt()
-    determined = tuple(bool(ok) for ok in (share < 0.01) & (norms > 0))
-    partners = []
-    for k, ok in enumerate(determined):
-        shares = free[:, k].abs() / share[k].clamp_min(1e-300)
-        partners.append(() if ok else tuple(int(j) for j in torch.nonzero(shares > 0.1).flatten() if int(j) != k))
-    return determined, tuple(partners)
 
 
 def bounded_weights(network: LayerMaps, sensed: Sensitivities) -> Float[Tensor, " prompt"]:
@@ -259,10 +197,10 @@ def refit(
         return Estimate(nothing, nothing * float("nan"), (False,) * parameters, ((),) * parameters, 1.0)
     weight = torch.ones_like(target[:, 0]) if weight is None else weight
     part = slice(0, max(FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER * parameters))
-    first = parametrisation, prompts[part], target[part], weight[part]
+    first = _Match(parametrisation, prompts[part], target[part], weight[part])
     best: Estimate | None = None
-    for start in sorted(starts, key=lambda theta: _Fit.at(*first, theta).cost)[:2]:
-        candidate = _levenberg_marquardt(*first, start, tolerance=1e-2)
+    for start in sorted(starts, key=lambda theta: first(theta).value)[:2]:
+        candidate = _fitted(first, start, tolerance=1e-2)
         if best is None or candidate.unexplained < best.unexplained:
             best = candidate
         if best.unexplained < 0.01:
@@ -270,62 +208,59 @@ def refit(
     assert best is not None  # there is at least one start
     if best.unexplained > HOPELESS or prompts.count <= part.stop:
         return best
-    return _levenberg_marquardt(parametrisation, prompts, target, weight, best.theta, tolerance=1e-4)
+    return _fitted(_Match(parametrisation, prompts, target, weight), best.theta, tolerance=1e-4)
 
 
 @dataclass(frozen=True, eq=False)
-class _Fit:
-    """A point of the minimisation: the forward pass there, and what it leaves, every prompt times its weight."""
+class _Match:
+    """Half of sum w^2 (prediction_theta - target)^2 as an objective."""
 
-    theta: Tensor
+    parametrisation: Parametrisation
+    prompts: Prompts
+    target: Float[Tensor, "prompt output"]
+    weight: Float[Tensor, " prompt"]
+
+    def __call__(self, theta: Tensor) -> _Point:
+        layers = self.parametrisation.build(theta)
+        trajectory = forward(layers, self.prompts.gram, self.prompts.query)
+        residual = self.weight[:, None] * (self.target - self.prompts.read(trajectory.queries[-1]))
+        value = 0.5 * float((residual**2).sum())
+        return _Point(self, layers, trajectory, residual, value if value == value else float("inf"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """The forward pass at one theta, and what it leaves."""
+
+    objective: _Match
     layers: LayerMaps
     trajectory: GramTrajectory
     residual: Float[Tensor, "prompt output"]
-    cost: float
+    value: float
 
-    @classmethod
-    def at(
-        cls, parametrisation: Parametrisation, prompts: Prompts, target: Tensor, weight: Tensor, theta: Tensor
-    ) -> _Fit:
-        layers = parametrisation.build(theta)
-        trajectory = forward(layers, prompts.gram, prompts.query)
-        residual = weight[:, None] * (target - prompts.read(trajectory.queries[-1]))
-        cost = float((residual**2).sum())
-        return cls(theta, layers, trajectory, residual, cost if cost == cost else float("inf"))
+    @cached_property
+    def jacobian(self) -> Float[Tensor, "prompt output parameter"]:
+        match = self.objective
+        sensed = _differentiate(self.layers, self.trajectory, match.prompts)
+        layers = range(len(match.parametrisation.sizes))
+        rows = torch.cat([_design(match.parametrisation, layer, sensed) for layer in layers], -1)
+        return match.weight[:, None, None] * rows
 
-    def jacobian(
-        self, parametrisation: Parametrisation, prompts: Prompts, weight: Float[Tensor, " prompt"]
-    ) -> Float[Tensor, "prompt output parameter"]:
-        sensed = _differentiate(self.layers, self.trajectory, prompts)
-        rows = torch.cat([_design(parametrisation, layer, sensed) for layer in range(len(parametrisation.sizes))], -1)
-        return weight[:, None, None] * rows
+    def quadratic(self) -> Quadratic:
+        rows = self.jacobian.flatten(0, 1)
+        return Quadratic(-rows.mT @ self.residual.flatten(), rows.mT @ rows)
 
 
-def _levenberg_marquardt(
-    parametrisation: Parametrisation, prompts: Prompts, target: Tensor, weight: Tensor, start: Tensor, tolerance: float
-) -> Estimate:
+def _fitted(match: _Match, start: Tensor, tolerance: float) -> Estimate:
     """Until a step lowers the cost by less than ``tolerance`` (relative); fits that become exact go on to rounding."""
-    power = float(((weight[:, None] * target) ** 2).sum())
-    point, damping, steps, done = _Fit.at(parametrisation, prompts, target, weight, start), 1e-3, 0, False
-    while True:
-        jacobian = point.jacobian(parametrisation, prompts, weight)
-        usable = bool(torch.isfinite(jacobian).all())
-        if done or not usable or steps == MAX_STEPS or not point.cost > CONVERGED * power:
-            break
-        rows = jacobian.flatten(0, 1)
-        scale = rows.norm(dim=0).clamp_min(1e-300)
-        normal, gradient = (rows / scale).mT @ (rows / scale), (rows / scale).mT @ point.residual.flatten()
-        following = point
-        while damping < 1e8 and not following.cost < point.cost:
-            step = torch.linalg.solve(normal + damping * torch.eye(len(scale), dtype=rows.dtype), gradient) / scale
-            following = _Fit.at(parametrisation, prompts, target, weight, point.theta + step)
-            damping = max(damping / 10, 1e-14) if following.cost < point.cost else damping * 4
-        steps += 1
-        exact = following.cost < 1e-9 * power
-        done = not following.cost < point.cost * (1.0 if exact else 1.0 - tolerance)
-        point = following if following.cost < point.cost else point
-    if not usable:
-        unknown = torch.full_like(point.theta, float("nan"))
-        return Estimate(point.theta, unknown, (False,) * len(unknown), ((),) * len(unknown), 1.0, steps)
-    local = least_squares(jacobian, point.residual, size=power**0.5)
-    return Estimate(point.theta, local.stderr, local.determined, local.partners, point.cost / power, steps)
+    power = float(((match.weight[:, None] * match.target) ** 2).sum())
+    stopping = Stopping(
+        iterations=MAX_STEPS, tolerance=tolerance, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power
+    )
+    end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
+    point = match(end.theta)
+    if not bool(torch.isfinite(point.jacobian).all()):
+        unknown = torch.full_like(end.theta, float("nan"))
+        return Estimate(end.theta, unknown, (False,) * len(unknown), ((),) * len(unknown), 1.0, end.iteration)
+    local = least_squares(point.jacobian, point.residual, size=power**0.5)
+    return replace(local, theta=end.theta, unexplained=2.0 * point.value / power, steps=end.iteration)

@@ -29,6 +29,7 @@ from interp.identify.estimates import (
 )
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
+from interp.stats.bootstrap import r_squared
 
 __all__ = ["Candidate", "Score", "bootstrap_fidelity", "choose", "fit_families"]
 
@@ -39,7 +40,6 @@ SAID = 0.001  # of the variance: a smaller gain is said to be none
 TENFOLD = 10.0  # a larger family that leaves this many times less is the better account even of a small remainder
 EXACT = 1e-12  # share of the variance that rounding may leave: the network is the family
 ROWS_PER_PARAMETER = 4  # fewest fitted rows per parameter for a family to be tried
-BOOTSTRAP = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,45 +91,9 @@ def bootstrap_fidelity(
     seed: int,
     weight: Float[Tensor, " prompt"] | None = None,
 ) -> Score:
-    """R^2 = 1 - sum w^2 (prediction - reference)^2 / sum w^2 (reference - mean)^2, resampling whole prompts; w is
-    ``weight`` (None: 1).
-
-    An R^2 that is one prompt's alone is hardly known, though most resamples hold that prompt. So the interval is also
-    made to hold the R^2 without any one prompt, about the mean of the others.
-    """
-    weight = torch.ones_like(reference[:, 0]) if weight is None else weight
-    mean = (weight[:, None] * reference).sum(0) / weight.sum()
-    error = ((weight[:, None] * (prediction - reference)) ** 2).sum(1)
-    spread = ((weight[:, None] * (reference - mean)) ** 2).sum(1)
-    if not bool(torch.isfinite(error).all()) or not float(spread.sum()) > 0:
-        return Score(fidelity=None, interval=(None, None))
-    generator = torch.Generator().manual_seed(seed)
-    draws = torch.randint(len(error), (BOOTSTRAP, len(error)), generator=generator)
-    ratios = 1.0 - error[draws].sum(1) / spread[draws].sum(1).clamp_min(1e-300)
-    low, high = torch.quantile(ratios, torch.tensor([0.025, 0.975], dtype=ratios.dtype)).tolist()
-    without = 1.0 - (_sum_of_others(error) / _spread_of_others(reference, weight).clamp_min(1e-300))
-    return Score(
-        fidelity=1.0 - float(error.sum() / spread.sum()),
-        interval=(min(low, float(without.min())), max(high, float(without.max()))),
-    )
-
-
-def _spread_of_others(
-    reference: Float[Tensor, "prompt output"], weight: Float[Tensor, " prompt"]
-) -> Float[Tensor, " prompt"]:
-    """For every prompt sum w^2 (reference - mean)^2 over all others, the mean being theirs."""
-    centred = reference - reference.median(0).values  # which no one prompt moves far
-    weight = weight[:, None]
-    mean = _sum_of_others(weight * centred) / _sum_of_others(weight)
-    first, second = _sum_of_others(weight**2 * centred), _sum_of_others(weight**2 * centred**2)
-    return (second - 2 * mean * first + mean**2 * _sum_of_others(weight**2)).clamp_min(0.0).sum(1)
-
-
-def _sum_of_others(values: Float[Tensor, " prompt *output"]) -> Float[Tensor, " prompt *output"]:
-    """For every entry the sum of all others, without cancellation."""
-    before = torch.cat([torch.zeros_like(values[:1]), values[:-1].cumsum(0)])
-    after = torch.cat([values[1:].flip(0).cumsum(0).flip(0), torch.zeros_like(values[:1])])
-    return before + after
+    """The R^2 of ``prediction`` for ``reference`` over prompts (see ``interp.stats.bootstrap.r_squared``)."""
+    fidelity, interval = r_squared(prediction, reference, weight, seed=seed)
+    return Score(fidelity=fidelity, interval=interval)
 
 
 def fit_families(

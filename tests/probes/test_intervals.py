@@ -14,9 +14,10 @@ from sklearn.metrics import r2_score
 
 from interp.models.errors import UsageError
 from interp.probes.held_out import HeldOut
-from interp.probes.intervals import FEWEST_GROUPS, Estimate, difference, score
+from interp.probes.intervals import difference, score
 from interp.probes.moments import Moments, group_of
 from interp.probes.ridge import CrossFit, cross_fit
+from interp.stats.bootstrap import FEWEST_GROUPS, Estimate
 
 REPETITIONS, AT_ONCE, FEATURES = 300, 100, 10
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interp.stats.averages import mean_with_error, quantile_bins, ratio_with_error, share_explained
+from interp.stats.averages import mean_with_error, quantile_bins, ratio_with_error
 
 
 def random(*shape: int, seed: int) -> torch.Tensor:
@@ -60,33 +60,3 @@ def test_bins_are_ordered_and_equal_values_share_one(raw: list[float], bins: int
 def test_bins_of_distinct_values_hold_equally_many() -> None:
     counts = torch.bincount(quantile_bins(random(1000, seed=3)))
     assert counts.tolist() == [100] * 10
-
-
-def test_share_explained() -> None:
-    x, weight = random(500, seed=4), random(500, seed=5) ** 2
-    assert share_explained(x, x, seed=0) == (1.0, (1.0, 1.0))
-    assert share_explained(x, x, weight, seed=0)[0] == 1.0
-    mean = float((weight * x).sum() / weight.sum())
-    guess = 0.5 * x + random(500, seed=6)
-    expected = 1 - float((weight * (x - guess) ** 2).sum() / (weight * (x - mean) ** 2).sum())
-    assert share_explained(x, guess, weight, seed=0)[0] == pytest.approx(expected, rel=1e-12)
-    nothing = (None, (None, None))
-    assert share_explained(x, torch.full_like(x, 2.0), seed=0) == nothing
-    assert share_explained(torch.full_like(x, 2.0), x, seed=0) == nothing
-    assert share_explained(torch.full_like(x, 0.1) + 1e-16 * x, x, seed=0) == nothing  # rounding is not a spread
-
-
-def test_the_interval_of_a_share_covers_what_more_prompts_would_give() -> None:
-    """Weighted, about the mean of each resample: 95 % intervals hold the truth in about 95 of 100 samples."""
-    x, weight, noise = (random(200, 300, seed=seed) for seed in (7, 8, 9))
-    x, weight = 3.0 + x, weight**2
-    guess = x + 0.5 * noise  # R^2 = 1 - 0.25
-    rows = [share_explained(a, b, w, seed=1)[1] for a, b, w in zip(x, guess, weight, strict=True)]
-    held = sum(low is not None and high is not None and low < 0.75 < high for low, high in rows)
-    assert 178 <= held <= 199  # 190 +- 4 standard deviations
-    # The same by hand, for one sample and the same resamples.
-    draws = torch.randint(300, (1000, 300), generator=torch.Generator().manual_seed(1))
-    values = [share_explained(x[0][d], guess[0][d], weight[0][d], seed=0)[0] or 0.0 for d in draws]
-    levels = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    low, high = torch.quantile(torch.tensor(values, dtype=torch.float64), levels).tolist()
-    assert rows[0] == (pytest.approx(low, rel=1e-9), pytest.approx(high, rel=1e-9))
