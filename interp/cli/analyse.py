@@ -7,7 +7,16 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
+from interp.cli.running import (
+    SEED,
+    expect_readable,
+    expect_tables,
+    expect_writable,
+    progress_line,
+    table_options,
+    use_one_thread,
+    write_tables,
+)
 
 __all__ = ["command"]
 
@@ -23,11 +32,22 @@ __all__ = ["command"]
     "--prompts", type=int, default=4096, show_default=True, help="How many prompts: half fitted on, half scored on."
 )
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
-def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int) -> None:
+@table_options
+def command(
+    checkpoint: str,
+    spec: str | None,
+    report: str | None,
+    as_json: bool,
+    prompts: int,
+    seed: int,
+    csv: str | None,
+    parquet: str | None,
+) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
     expect_readable(checkpoint)
     if report is not None:
         expect_writable("--report", report, checkpoint)
+    expect_tables(csv, parquet)
     with progress_line() as progress:
         progress("loading")
         use_one_thread()
@@ -41,6 +61,7 @@ def command(checkpoint: str, spec: str | None, report: str | None, as_json: bool
             from interp.reports.html import render_report
 
             render_report(result).write(report)
+        write_tables(csv, parquet, result.tables, result.checkpoint.name)
     if as_json:
         from interp.reports.document import dumps
 

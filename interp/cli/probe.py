@@ -8,7 +8,16 @@ import sys
 
 import click
 
-from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
+from interp.cli.running import (
+    SEED,
+    expect_readable,
+    expect_tables,
+    expect_writable,
+    progress_line,
+    table_options,
+    use_one_thread,
+    write_tables,
+)
 from interp.models.errors import UsageError
 
 __all__ = ["command", "numbers"]
@@ -35,6 +44,7 @@ __all__ = ["command", "numbers"]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 @click.option("--prompts", type=int, default=4096, show_default=True, help="How many prompts, in constant memory.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
+@table_options
 def command(
     checkpoint: str,
     targets: tuple[str, ...],
@@ -46,6 +56,8 @@ def command(
     as_json: bool,
     prompts: int,
     seed: int,
+    csv: str | None,
+    parquet: str | None,
 ) -> None:
     """Fit linear probes to the activations of CHECKPOINT and score them on prompts they have not seen.
 
@@ -54,6 +66,7 @@ def command(
     expect_readable(checkpoint)
     if report is not None:
         expect_writable("--report", report, checkpoint)
+    expect_tables(csv, parquet)
     wanted_layers = None if layers is None else numbers("--layers", layers)
     wanted_positions = None if positions is None else numbers("--positions", positions)
     with progress_line() as progress:
@@ -78,6 +91,7 @@ def command(
             from interp.reports.html import render_report
 
             render_report(result).write(report)
+        write_tables(csv, parquet, result.tables, result.checkpoint.name)
     if as_json:
         from interp.reports.document import dumps
 

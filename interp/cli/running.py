@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from interp.models.errors import UsageError
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = [
     "SEED",
     "expect_folder",
     "expect_readable",
+    "expect_tables",
     "expect_writable",
     "progress_line",
     "run_command",
+    "table_options",
     "use_one_thread",
+    "write_tables",
 ]
 
 SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
@@ -88,6 +96,35 @@ def expect_folder(option: str, path: str | Path) -> Path:
     if reason is not None:
         raise UsageError(f"cannot write to the folder {option} {path}: {reason}; choose another")
     return folder
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --csv and --parquet of a command with tables."""
+    parquet = click.option("--parquet", metavar="DIR", help="The same as Parquet files.")
+    csv = click.option("--csv", metavar="DIR", help="Also write every table to a CSV file of its own in this folder.")
+    return csv(parquet(command))
+
+
+def expect_tables(csv: str | None, parquet: str | None) -> None:
+    """Make the folders for tables, or refuse what cannot be written, before the work. Raises UsageError."""
+    if parquet is not None and importlib.util.find_spec("pyarrow") is None:
+        raise UsageError("--parquet needs pyarrow, which is not installed; pip install pyarrow, or write --csv")
+    for option, folder in (("--csv", csv), ("--parquet", parquet)):
+        if folder is not None:
+            expect_folder(option, folder)
+
+
+def write_tables(
+    csv: str | None, parquet: str | None, tables: Callable[[], Mapping[str, pd.DataFrame]], checkpoint: str | None
+) -> None:
+    """Write the tables of a result where they are wanted; without either folder they are not even made."""
+    wanted = {kind: folder for kind, folder in (("csv", csv), ("parquet", parquet)) if folder is not None}
+    if wanted:
+        from interp.reports.table_files import write_tables as write
+
+        made = tables()
+        for kind, folder in wanted.items():
+            write(made, folder, kind, checkpoint)
 
 
 def _refusal(folder: Path) -> str | None:

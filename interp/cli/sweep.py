@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from interp import __version__
-from interp.cli.running import SEED, expect_folder, progress_line, use_one_thread
+from interp.cli.running import (
+    SEED,
+    expect_folder,
+    expect_tables,
+    progress_line,
+    table_options,
+    use_one_thread,
+    write_tables,
+)
 from interp.models.errors import LayoutError, SweepFailed, UnreadableFile
-from interp.results import Analysis, SweepRow
+from interp.results import Analysis, SweepRow, to_frame
 from interp.sweep import Settings, checkpoints_of, sweep
 
 if TYPE_CHECKING:
@@ -30,8 +38,17 @@ __all__ = ["command"]
 @click.option("--prompts", type=int, default=4096, show_default=True, help="For each: half fitted on, half scored on.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the results.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="How many at a time.")
+@table_options
 def command(
-    checkpoints: tuple[str, ...], out: str, spec: str | None, as_json: bool, prompts: int, seed: int, jobs: int
+    checkpoints: tuple[str, ...],
+    out: str,
+    spec: str | None,
+    as_json: bool,
+    prompts: int,
+    seed: int,
+    jobs: int,
+    csv: str | None,
+    parquet: str | None,
 ) -> None:
     """Analyse CHECKPOINTS (paths, folders of them, zoo:NAME), as ``interp-probe CHECKPOINT`` does each.
 
@@ -40,6 +57,7 @@ def command(
     """
     names = checkpoints_of(checkpoints)
     folder = expect_folder("--out", out)
+    expect_tables(csv, parquet)
     settings = Settings(spec=spec, prompts=prompts, seed=seed)
     rows: dict[int, SweepRow] = {}
     with progress_line() as progress:
@@ -48,6 +66,7 @@ def command(
             rows[index] = row
             progress(f"{len(rows)} of {len(names)} checkpoints; the last was {row.checkpoint}")
     ordered = [rows[index] for index in range(len(names))]
+    write_tables(csv, parquet, lambda: {"sweep": to_frame(ordered)}, None)
     failed = sum(row.error is not None for row in ordered)
     if as_json:
         fields = {"schema": "interp-probe-sweep/1", "prompts": prompts, "seed": seed}

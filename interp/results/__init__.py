@@ -93,6 +93,7 @@ from interp.results.sequences import (
     Sequences,
 )
 from interp.results.sweep import SweepRow
+from interp.results.tables import Tabular, to_frame
 from interp.results.update import Factor, RecoveredArray, RecoveredCoefficient, Term, Update
 
 __all__ = [
@@ -182,10 +183,12 @@ __all__ = [
     "StressPoint",
     "SweepRow",
     "Table",
+    "Tabular",
     "Term",
     "Transplant",
     "Update",
     "Verdict",
     "Weights",
     "Words",
+    "to_frame",
 ]

@@ -19,6 +19,7 @@ from interp.results.recovered import RecoveredAlgorithm
 from interp.results.regression import Regression
 from interp.results.section import Section
 from interp.results.sequences import HeadBlocks, Sequences
+from interp.results.tables import Tabular
 
 __all__ = [
     "Analysis",
@@ -136,7 +137,7 @@ class Weights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis:
+class Analysis(Tabular):
     checkpoint: CheckpointInfo
     task: Mapping[str, Any]
     layers: tuple[Layer, ...]
@@ -155,7 +156,9 @@ class Analysis:
     recovered: RecoveredAlgorithm | None = None  # None when no family is recognized
     sequences: Sequences | None = None  # for causal models of linear dynamics
     completion: Completion | None = None  # for the task matrix_completion
-    weights: Weights = field(default_factory=lambda: Weights(Q=None, P=None, why="not recorded"))
+    weights: Weights = field(
+        default_factory=lambda: Weights(Q=None, P=None, why="not recorded"), metadata={"table": False}
+    )
     words: Words | None = None  # the task for people; None in documents that do not say
     answers: Mapping[str, Section] = field(default_factory=dict)  # to questions from outside the package, by name
     skipped: Mapping[str, str] = field(default_factory=dict)  # why a question has no answer, by the question's name

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from interp.results.tables import Tabular
+
 __all__ = ["Behaviour", "Match", "Shift", "Solver"]
 
 Interval = tuple[float | None, float | None]
@@ -64,7 +66,7 @@ class Shift:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Behaviour:
+class Behaviour(Tabular):
     """``weights``: how w^l was found, "unrolling" (exact) or "tokens" (a fit to the tokens of each prompt);
     ``linearity_r2``: how much of the tokens it accounts for, by layers run.
 

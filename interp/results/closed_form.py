@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from interp.results.tables import Tabular
+
 __all__ = [
     "Check",
     "ClosedForm",
@@ -144,7 +146,7 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosedForm:
+class ClosedForm(Tabular):
     """The evidence for or against the verdict closed-form. ``formula`` is the recovered one; None where the verdict is
     another."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from interp.results.tables import Tabular
+
 __all__ = ["Agreement", "Completion", "Extraction", "LawPoint", "MachineTraffic", "ScalingLaw", "SketchLayer"]
 
 
@@ -103,7 +105,7 @@ class Extraction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Completion:
+class Completion(Tabular):
     regime: str | None  # "full", "sketch" or "machines"; None when no form of gd++ explains the network
     laws: tuple[ScalingLaw, ...]
     agreement: tuple[Agreement, ...]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from interp.results.tables import Tabular
+
 __all__ = [
     "Absorption",
     "Evidence",
@@ -125,7 +127,7 @@ class Absorption:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(Tabular):
     """``prompts`` fresh prompts behind the losses, which go from worst to best; ``held_out`` prompts behind the
     fidelity of the verdict and of the families; ``notes`` say what was skipped, and why. Layers are replaced by
     those of ``replacement``, the recovered algorithm or the family that comes closest, on ``replaced`` of the held-out

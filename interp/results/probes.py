@@ -9,6 +9,7 @@ from typing import Any
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.document import SCHEMA, CheckpointInfo, require_schema
 from interp.results.plain_data import from_plain, to_plain
+from interp.results.tables import Tabular
 
 __all__ = ["ImplicitFit", "ProbeReport", "ProbeScore", "ProbeTarget"]
 
@@ -76,7 +77,7 @@ class ProbeTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeReport:
+class ProbeReport(Tabular):
     """The result of ``interp-probe probe``: the fields of an ``Analysis`` that it fills, and the targets in words."""
 
     checkpoint: CheckpointInfo

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from interp.results.tables import Tabular
 
 __all__ = [
     "Adaptation",
@@ -38,7 +40,7 @@ class NoiseProfile:
     prompts: tuple[int, ...]  # at each level; the same inputs, weights and noise directions at all of them
     trained: tuple[float, float]  # smallest and largest noise level of the task
     levels: tuple[float, ...] | None  # the task's levels when it has a few, None when it has the whole range
-    series: tuple[ProfileSeries, ...]
+    series: tuple[ProfileSeries, ...] = field(metadata={"along": ("sigma", "prompts")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +172,7 @@ class Remainder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regression:
+class Regression(Tabular):
     """In-context regression with noise: how the network and its layers adapt to it."""
 
     profile: NoiseProfile

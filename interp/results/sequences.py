@@ -7,8 +7,10 @@ coordinates, the mean over positions and sequences. Positions and layers count f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from interp.results.tables import Tabular
 
 __all__ = [
     "Compression",
@@ -120,14 +122,14 @@ class MesaObjective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sequences:
+class Sequences(Tabular):
     """What only causal models of linear dynamics have."""
 
     prompts: int  # fresh sequences behind the losses
     positions: tuple[int, ...]
     clipped: float  # share of the sequences that meet the clip somewhere
     live: Mapping[str, Any]  # per layer: which channels are read, and which can still reach the prediction
-    losses: tuple[SequenceLoss, ...]
+    losses: tuple[SequenceLoss, ...] = field(metadata={"along": ("positions",)})
     compressions: tuple[Compression, ...]
     interpolation: tuple[Interpolated, ...]
     gradient_step: GradientStep | None

@@ -21,7 +21,7 @@ j, all as they enter the layer, the factors are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 __all__ = [
@@ -77,7 +77,7 @@ class Term:
     one of its own for every term of a layer, the same in all layers."""
 
     name: str
-    factors: tuple[Factor, ...]
+    factors: tuple[Factor, ...] = field(metadata={"table": False})
     coefficient: RecoveredCoefficient | RecoveredArray | None = None
     sign: int = 1
 
