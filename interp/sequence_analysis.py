@@ -170,7 +170,7 @@ def _layers(subject: Subject, found: FoundInSequences, seed: int) -> tuple[tuple
     generator = torch.Generator().manual_seed(seed)
     functionals = [torch.randn(target.shape, generator=generator, dtype=target.dtype) for _ in range(FUNCTIONALS)]
     sensed = sense(spec, model.Q, model.P, tokens, functionals)
-    estimates = output_estimates(spec, model.Q, model.P, sensed, found.live, size)
+    estimates = output_estimates(sensed, found.live, size)
     free = free_numbers(found.live, found.heads.q.shape[1])
     known = uncertainty(spec, found.heads, free, tokens, target, seed)
     names = [name for name, _ in spec.tokens]

@@ -13,8 +13,9 @@ from interp.identify.losses import Panel, labels_of, solves_task, squared_errors
 from interp.identify.recovered import no_verdict, score_words, task_sentence
 from interp.identify.simple_identification import RecoveredSimple, identify_simple, open_simple
 from interp.identify.simple_verdict import Scored
-from interp.models.embedded import run_model
+from interp.models.layers import LayerNorm
 from interp.models.tasks import SimplePrompts
+from interp.models.token_pass import predict
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info, provenance, recorded_weights, seeds_of
 from interp.results import Analysis, ClosedForm, Evidence, Family, Verdict
@@ -90,7 +91,7 @@ def analyse_simple_regression(
             held_out=held_out.count,
             losses=tuple(sorted(losses, key=lambda e: -e.mse if e.mse is not None else float("-inf"))),
             depth_losses=(),
-            notes=(NOT_LINEAR if model.spec.layernorm is not None else NOT_BASIS,),
+            notes=(NOT_LINEAR if model.spec.find(LayerNorm) is not None else NOT_BASIS,),
         ),
         implicit=(),
         closed_form=closed_form,
@@ -100,7 +101,7 @@ def analyse_simple_regression(
 def _network_panel(model: LinearTransformer) -> Panel[SimplePrompts]:
     return Panel(
         labels={"network": "the network"},
-        predict=lambda drawn: {"network": run_model(model, *drawn.inputs(model.spec)).prediction[:, None]},
+        predict=lambda drawn: {"network": predict(model, *drawn.inputs(model.spec))[:, 0]},
     )
 
 

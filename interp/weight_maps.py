@@ -85,7 +85,7 @@ def _opened(
         raise UsageError("no checkpoint to explore, expected at least one")
     progress(f"reading {references[0]}")
     first = open_checkpoint(references[0], spec)
-    if first.model.spec.embedding is not None:
+    if not first.model.spec.has_channels:
         raise LayoutError(
             f"the tokens of {first.name} are embedded, so its matrices have no channels to show by name; interp-probe "
             f"{first.name} --report draws them"

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.errors import UsageError
-from interp.models.specification import AttentionSpec, Keys, LayerNorm, ModelSpec, Placement, Readout
+from interp.models.specification import AttentionSpec, Embedding, Keys, LayerNorm, ModelSpec, Placement, Readout
 from interp.models.tasks.simple_regression import CHANNELS, SimpleRegression
 from interp.models.transformer import LinearTransformer
 
@@ -141,8 +141,7 @@ def _model(
         tokens=CHANNELS,
         attention=AttentionSpec(keys=keys),
         readout=Readout(channel="y", sign=1, flat=True),
-        embedding=D,
-        layernorm=norm,
+        added=(Embedding(size=D), norm),
         task=task.to_dict(),
         provenance={"construction": scales},
     )

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.models.layers import HeadLayers
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["GramTrajectory", "HeadLayers", "LayerMaps", "adjoint", "forward", "head_layers"]
@@ -26,6 +26,11 @@ __all__ = ["GramTrajectory", "HeadLayers", "LayerMaps", "adjoint", "forward", "h
 @runtime_checkable  # so that beartype can check it in tests
 class LayerMaps(Protocol):
     """Layers as maps G -> T - r I. A network and a recovered algorithm are both of this kind."""
+
+    @property
+    def scale(self) -> float:
+        """The factor s in front of every sum over keys."""
+        ...
 
     @property
     def residual(self) -> float: ...
@@ -42,46 +47,14 @@ class LayerMaps(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class HeadLayers:
-    """The layers of a network: T - r I = s * sum_h P_h G Q_h^T."""
-
-    P: Float[Tensor, "layer head D D"]
-    Q: Float[Tensor, "layer head D D"]
-    scale: float
-    residual: float
-
-    @property
-    def layers(self) -> int:
-        return self.P.shape[0]
-
-    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        total = torch.zeros_like(gram)
-        for P, Q in zip(self.P[layer], self.Q[layer], strict=True):
-            total = total + P @ gram @ Q.T
-        return self.scale * total
-
-    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        total = torch.zeros_like(cotangent)
-        for P, Q in zip(self.P[layer], self.Q[layer], strict=True):
-            total = total + P.T @ cotangent @ Q
-        return 0.5 * self.scale * (total + total.mT)
-
-
 def head_layers(model: LinearTransformer, context: int) -> HeadLayers:
     """The layer maps of ``model`` for prompts of ``context`` context tokens.
 
     Raises UsageError for causal keys (each token has its own map: ``interp.algebra.unrolling.prefix_maps``),
-    LayoutError for a model with an embedding, LayerNorm or a flat read-out.
+    LayoutError for a model with a layer that has no linear map of a prompt.
     """
-    model.require_plain("a Gram matrix")
-    if model.spec.attention.keys == "causal":
-        raise UsageError(
-            "attention.keys is 'causal', expected 'context' or 'all': with causal keys tokens share no Gram matrix"
-        )
-    return HeadLayers(
-        P=model.P, Q=model.Q, scale=model.spec.attention.factor(context), residual=1.0 if model.spec.residual else 0.0
-    )
+    model.require_maps("a Gram matrix")
+    return model.spec.attention.maps(model.Q, model.P, context, model.spec.residual)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,13 @@
 """The token-by-token forward pass, with every intermediate value at a named hook point.
 
-This is the reference implementation. It forms the scores of all pairs of tokens and sums over the keys J(i), exactly as
-the model is defined, and shares nothing with the Gram path (``interp.models.gram``) that it is tested against:
+The pass itself is ``interp.models.token_pass``; here are only the hook points around it. In a network of attention
+layers, with the keys J(i) of a token:
 
     score_h(i, j) = e_i^T Q_h e_j                                           blocks.{l}.attn.hook_scores
     out_h(i)      = s * sum_{j in J(i)} score_h(i, j) P_h e_j               blocks.{l}.attn.hook_head_out
     e_i          <- clip(e_i + sum_h out_h(i))                              blocks.{l}.hook_attn_out, hook_resid_post
 
-Embedded models first map every token to W e + b (embed.hook_embed). With LayerNorm the sum e_i + sum_h out_h(i) is
-blocks.{l}.hook_resid_mid, and blocks.{l}.ln.hook_scale the standard deviation that it is divided by.
+Every other layer kind brings the hook points that it names (``Layer.points``).
 
 With ``interp.models.hook_points`` it is the only module that imports transformer_lens, and it makes the hooks of that
 library safe: a name that does not exist, a filter that selects nothing, a hook that changes a shape or never runs are
@@ -28,9 +27,17 @@ from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint, LensHandle
 
 from interp.models.errors import UsageError, did_you_mean
-from interp.models.hook_points import ActivationCache, CountedHook, Direction, Hook, discard, require_hook
-from interp.models.hooked_layers import Block, FlatReadout, TokenEmbedding
+from interp.models.hook_points import (
+    ActivationCache,
+    CheckedHookPoint,
+    CountedHook,
+    Direction,
+    Hook,
+    discard,
+    require_hook,
+)
 from interp.models.specification import ModelSpec
+from interp.models.token_pass import point_names, run
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["HookedLinearTransformer"]
@@ -56,7 +63,7 @@ class HookedLinearTransformer(HookedRootModule):
     blocks.{l}.hook_resid_post      (batch, pos, D)                 the tokens after the layer (and after the clip)
     ==============================  ==============================  =================================================
 
-    Only in models with an embedding or with LayerNorm:
+    Other layer kinds have hook points of their own (``Layer.points``), an embedding and LayerNorm these:
 
     ==============================  ==============================  =================================================
     embed.hook_embed                (batch, pos, D)                 the embedded tokens
@@ -82,14 +89,35 @@ class HookedLinearTransformer(HookedRootModule):
             found = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes.items())
             raise UsageError(f"{found}, expected all float32 or all float64; convert with model.to(torch.float64)")
         self.spec = model.spec
-        self.embed = None
-        if model.spec.embedding is not None:
-            self.embed = TokenEmbedding(model.tensors["embedding.weight"], model.tensors["embedding.bias"])
-        self.blocks = nn.ModuleList(Block(model, layer) for layer in range(model.layers))
-        self.unembed = None
-        if model.spec.readout.flat:
-            self.unembed = FlatReadout(model.tensors["readout.weight"], model.tensors["readout.bias"])
+        for name in point_names(model.spec, model.layers):
+            home, _, point = name.rpartition(".")
+            self._home(home).add_module(point, CheckedHookPoint())
+        self._paths: dict[str, list[str]] = {}  # of the buffers that hold a tensor: one for each block, or one
+        named, sizes = dict(model.named()), (model.spec.width, model.spec.stream)
+        for kind in model.spec.kinds():
+            blocks = kind.stage == "block"
+            homes = [f"blocks.{layer}.{kind.path}" for layer in range(model.layers)] if blocks else [kind.path]
+            for short in kind.tensors(*sizes):
+                value = named[kind.key(short)].detach().clone()
+                for home, part in zip(homes, value if blocks else [value], strict=True):
+                    self._home(home).register_buffer(short, part)
+                self._paths[kind.key(short)] = [f"{home}.{short}" for home in homes]
         self.setup()  # names the hook points, so it comes last
+
+    def _home(self, path: str) -> nn.Module:
+        """The module at a path; what is not there yet is made."""
+        module: nn.Module = self
+        for part in path.split(".") if path else []:
+            if part not in dict(module.named_children()):
+                module.add_module(part, nn.ModuleList() if part == "blocks" else nn.Module())
+            module = module.get_submodule(part)
+        return module
+
+    def _weights(self) -> dict[str, Tensor]:
+        """The buffers by the names of the canonical checkpoint, those of the blocks put together."""
+        found = {name: [self.get_buffer(path) for path in paths] for name, paths in self._paths.items()}
+        blocks = {name for name, paths in self._paths.items() if paths[0].startswith("blocks.")}
+        return {name: torch.stack(values) if name in blocks else values[0] for name, values in found.items()}
 
     def forward(self, tokens: Tensor, query: Tensor | None = None) -> Float[Tensor, "batch query output"]:
         """The predictions: sign * read-out channel of the query tokens, or of every token of a causal model.
@@ -120,16 +148,7 @@ class HookedLinearTransformer(HookedRootModule):
                     f"context holds {len(tokens)} prompts and query {len(query)}, expected as many; repeat one of them"
                 )
             tokens = torch.cat([tokens, query], dim=1)
-        sources = given if self.spec.attention.keys == "context" else tokens.shape[1]
-        scale = self.spec.attention.factor(given)
-        if self.embed is not None:
-            tokens = self.embed(tokens)
-        for block in self.blocks:
-            tokens = block(tokens, sources, scale)
-        if self.unembed is not None:
-            return self.spec.readout.sign * self.unembed(tokens)
-        read = tokens if causal else tokens[:, given:]
-        return self.spec.readout.sign * read[..., self.spec.channel(self.spec.readout.channel).indices]
+        return run(self.spec, self._weights(), tokens, given, lambda name, value: self.hook_dict[name](value))
 
     def hook_names(self, names_filter: NamesFilter = None) -> list[str]:
         """The hook points that ``names_filter`` (a name, a sequence of names or a predicate) selects, in order of

@@ -1,28 +1,50 @@
-"""What a linear transformer is, apart from its weights: tokens, attention, read-out and task.
+"""What a linear transformer is, apart from its weights: tokens, layers and task.
 
-A model is a stack of attention layers on tokens e_i in R^D. A token is a list of named channels, e.g. x (size d) and
-y (size 1). With key set J(i) and scale s, head h of a layer contributes
-
-    s * sum_{j in J(i)} (e_i^T Q_h e_j) P_h e_j ,     Q_h = W_Q^T W_K ,  P_h = W_O W_V                              (1)
-
-to the update of e_i. The dictionaries read and written here are the fields of the canonical checkpoint, version 1.
+A model is a stack of blocks on tokens e_i in R^D. A token is a list of named channels, e.g. x (size d) and y (size 1).
+What the blocks hold is said by the layer kinds (``interp.models.layers``); every block has linear attention. The
+dictionaries read and written here are the fields of the canonical checkpoint, version 1.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, TypeVar
+
+from jaxtyping import Float
+from torch import Tensor
 
 from interp.models.errors import LayoutError, did_you_mean
+from interp.models.layers import (
+    LAYERS,
+    SCALES,
+    AttentionSpec,
+    Embedding,
+    Keys,
+    Layer,
+    LayerNorm,
+    Placement,
+    Readout,
+    Shape,
+    Stage,
+)
+from interp.models.layers.registry import read_table
 from interp.models.numbers import is_number
+from interp.models.skipped import Skipped
 
-__all__ = ["SCALES", "AttentionSpec", "Channel", "Keys", "LayerNorm", "ModelSpec", "Placement", "Readout"]
+__all__ = [
+    "SCALES",
+    "AttentionSpec",
+    "Channel",
+    "Embedding",
+    "Keys",
+    "LayerNorm",
+    "ModelSpec",
+    "Placement",
+    "Readout",
+]
 
-Keys = Literal["context", "causal", "all"]
-SCALES = ("1", "1/n", "1/(n+1)")
-Placement = Literal["after-skip", "before-skip"]
+AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,86 +61,18 @@ class Channel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionSpec:
-    """Which tokens are attended to, and the factor s in front of the sum."""
-
-    keys: Keys = "context"
-    scale: str | float | int = "1"
-
-    def __post_init__(self) -> None:
-        if self.keys not in get_args(Keys):
-            raise LayoutError(
-                f"attention.keys is {self.keys!r}, expected one of {', '.join(get_args(Keys))}; "
-                f"{did_you_mean(str(self.keys), get_args(Keys))}"
-            )
-        named = isinstance(self.scale, str) and self.scale in SCALES
-        if not named and not is_number(self.scale):
-            raise LayoutError(
-                f"attention.scale is {self.scale!r}, expected {', '.join(map(repr, SCALES))} or a finite number"
-            )
-
-    def factor(self, context: int) -> float:
-        """The scale s for a prompt of ``context`` context tokens."""
-        if isinstance(self.scale, str):
-            return {"1": 1.0, "1/n": 1.0 / context, "1/(n+1)": 1.0 / (context + 1)}[self.scale]
-        return float(self.scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Readout:
-    """The prediction is ``sign`` times ``channel`` of the query token(s); for causal models, of every token.
-
-    ``flat``: it is ``sign`` times a linear function of all tokens, sum_i <w_i, e_i> + b with the tensors
-    "readout.weight" (n + 1, D) and "readout.bias" (1); ``channel`` then says what is predicted.
-    """
-
-    channel: str = "y"
-    sign: int = -1
-    flat: bool = False
-
-    def __post_init__(self) -> None:
-        if self.sign not in (-1, 1) or isinstance(self.sign, bool):
-            raise LayoutError(f"readout.sign is {self.sign!r}, expected 1 or -1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerNorm:
-    """LN(e) = gain * (e - mean(e)) / sqrt(mean((e - mean(e))^2) + eps) + bias over the D entries of a token.
-
-    ``placement`` "after-skip": e <- LN(e + update); "before-skip": e <- e + LN(e + update). With ``affine`` there are
-    tensors "layernorm.gain" and "layernorm.bias", (L, D) each; without, gain is 1 and bias 0.
-    """
-
-    placement: Placement = "after-skip"
-    eps: float = 1e-5
-    affine: bool = False
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> LayerNorm:
-        """Read the table of a checkpoint; what is of another kind is a LayoutError."""
-        placement, eps, affine = (fields.get(key, getattr(cls, key)) for key in ("placement", "eps", "affine"))
-        if placement not in get_args(Placement):
-            raise LayoutError(
-                f"layernorm.placement is {placement!r}, expected {' or '.join(map(repr, get_args(Placement)))}"
-            )
-        if not is_number(eps) or eps < 0:
-            raise LayoutError(f"layernorm.eps is {eps!r}, expected a finite number of 0 or more")
-        if not isinstance(affine, bool):
-            raise LayoutError(f"layernorm.affine is {affine!r}, expected true or false")
-        return cls(placement=placement, eps=float(eps), affine=affine)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Everything about a model but its weights. ``task`` and ``provenance`` are kept as the file states them."""
+    """Everything about a model but its weights. ``task`` and ``provenance`` are kept as the file states them.
+
+    ``added``: the layers beside attention and read-out, at most one of a kind, in the order in which they run.
+    """
 
     tokens: tuple[tuple[str, int], ...]
     attention: AttentionSpec = field(default_factory=AttentionSpec)
     residual: bool = True
     clip: float | None = None
     readout: Readout = field(default_factory=Readout)
-    embedding: int | None = None  # D, where tokens are first mapped to another size by an affine map
-    layernorm: LayerNorm | None = None
+    added: tuple[Layer, ...] = ()
     task: Mapping[str, Any] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -137,17 +91,24 @@ class ModelSpec:
             raise LayoutError(f"residual is {self.residual!r}, expected true or false")
         if self.clip is not None and (not is_number(self.clip) or self.clip <= 0):
             raise LayoutError(f"clip is {self.clip!r}, expected null or a positive number")
-        if self.readout.channel not in names:
-            raise LayoutError(
-                f"readout.channel is {self.readout.channel!r}; {did_you_mean(self.readout.channel, names)}"
-            )
-        if self.embedding is not None and not self.readout.flat:
-            raise LayoutError(
-                "the tokens are embedded but readout.flat is false, expected true: embedded tokens have no channel "
-                f"{self.readout.channel!r} to read out"
-            )
-        if self.readout.flat and self.attention.keys == "causal":
-            raise LayoutError("readout.flat is true and attention.keys 'causal', expected keys 'context' or 'all'")
+        object.__setattr__(self, "added", tuple(sorted(self.added, key=lambda layer: (layer.order, layer.name))))
+        layers = {layer.name: layer for layer in self._layers}
+        if len(layers) < len(self._layers):
+            raise LayoutError(f"the model has two layers of a kind: {[layer.name for layer in self._layers]}")
+        for layer in self._layers:
+            layer.fits(names, layers)
+
+    @property
+    def _layers(self) -> tuple[Layer, ...]:
+        return (self.attention, *self.added, self.readout)
+
+    def kinds(self, stage: Stage | None = None) -> list[Layer]:
+        """The layers of a stage (None: of all), in the order in which they run."""
+        return [layer for layer in self._layers if stage in (None, layer.stage)]
+
+    def find(self, kind: type[AnyLayer]) -> AnyLayer | None:
+        """The layer of a kind, if the model has one."""
+        return next((layer for layer in self._layers if isinstance(layer, kind)), None)
 
     @property
     def width(self) -> int:
@@ -156,28 +117,30 @@ class ModelSpec:
 
     @property
     def stream(self) -> int:
-        """D, the size of a token in the attention layers."""
-        return self.width if self.embedding is None else self.embedding
+        """D, the size of a token in the blocks."""
+        width = self.width
+        for layer in self.kinds("start"):
+            width = layer.stream(width)
+        return width
 
     @property
-    def additions(self) -> tuple[str, ...]:
-        """What the model has beside attention layers, in words; empty for the models of section 2 of the design."""
-        parts = {
-            "an embedding": self.embedding is not None,
-            "LayerNorm": self.layernorm is not None,
-            "a flat read-out": self.readout.flat,
-        }
-        return tuple(name for name, there in parts.items() if there)
+    def has_channels(self) -> bool:
+        """Whether the tokens in the blocks have the channels that the task names."""
+        return all(layer.keeps_channels for layer in self._layers)
 
-    def tensors(self, layers: int) -> Mapping[str, tuple[int | None, ...]]:
+    @property
+    def no_map(self) -> Skipped | None:
+        """Why the model is not one linear map of a token, given the keys of every block; None where it is."""
+        reasons = [str(layer.no_map.reason) for layer in self._layers if layer.no_map is not None]
+        return Skipped("; ".join(reasons)) if reasons else None
+
+    def tensors(self, layers: int) -> Mapping[str, Shape]:
         """Names and shapes of the tensors beside Q and P; None stands for any size of 1 or more."""
-        D, out = self.stream, dict[str, tuple[int | None, ...]]()
-        if self.embedding is not None:
-            out |= {"embedding.weight": (D, self.width), "embedding.bias": (D,)}
-        if self.layernorm is not None and self.layernorm.affine:
-            out |= {"layernorm.gain": (layers, D), "layernorm.bias": (layers, D)}
-        if self.readout.flat:
-            out |= {"readout.weight": (None, D), "readout.bias": (1,)}
+        out: dict[str, Shape] = {}
+        for layer in (*self.added, self.readout):
+            blocks = (layers,) if layer.stage == "block" else ()
+            for short, shape in layer.tensors(self.width, self.stream).items():
+                out[layer.key(short)] = (*blocks, *shape)
         return out
 
     @property
@@ -194,12 +157,14 @@ class ModelSpec:
                 return candidate
         raise LayoutError(f"the tokens have no channel {name!r}; {did_you_mean(name, [c.name for c in self.channels])}")
 
+    def read(self, tokens: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch output"]:
+        """What a read-out of a channel makes of tokens: sign * channel, at every position."""
+        return self.readout.sign * tokens[..., self.channel(self.readout.channel).indices]
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> ModelSpec:
         """Read the fields of the canonical checkpoint; an unknown or ill-typed field is a LayoutError."""
-        known = {
-            "tokens", "attention", "residual", "clip", "readout", "embedding", "layernorm", "task", "provenance",
-        }  # fmt: skip
+        known = {"tokens", "residual", "clip", "task", "provenance", *LAYERS}
         for key in fields:
             if key not in known:
                 raise LayoutError(f"unknown field {key!r} in the model description; {did_you_mean(key, known)}")
@@ -210,51 +175,25 @@ class ModelSpec:
             isinstance(entry, (list, tuple)) and len(entry) == 2 and isinstance(entry[0], str) for entry in raw
         ):
             raise LayoutError(f'tokens is {raw!r}, expected pairs such as [["x", 10], ["y", 1]]')
-        readout = _table(fields, "readout", {"channel", "sign", "flat"})
-        if not isinstance(readout.get("flat", False), bool):
-            raise LayoutError(f"readout.flat is {readout['flat']!r}, expected true or false")
-        embedding = fields.get("embedding")
-        if embedding is not None and (not isinstance(embedding, int) or isinstance(embedding, bool) or embedding < 1):
-            raise LayoutError(f"embedding is {embedding!r}, expected null or a width, a whole number of 1 or more")
+        added = [name for name in LAYERS if name not in (AttentionSpec.name, Readout.name)]
         return cls(
             tokens=tuple((str(name), size) for name, size in raw),
-            attention=AttentionSpec(**_table(fields, "attention", {"keys", "scale"})),
+            attention=AttentionSpec.from_dict(fields.get("attention", {})),
             residual=fields.get("residual", True),
             clip=fields.get("clip"),
-            readout=Readout(**readout),
-            embedding=embedding,
-            layernorm=LayerNorm.from_dict(_table(fields, "layernorm", {"placement", "eps", "affine"}))
-            if fields.get("layernorm") is not None
-            else None,
-            task=_table(fields, "task", None) if fields.get("task") is not None else None,
-            provenance=_table(fields, "provenance", None),
+            readout=Readout.from_dict(fields.get("readout", {})),
+            added=tuple(LAYERS[name].from_dict(fields[name]) for name in added if fields.get(name) is not None),
+            task=read_table(fields["task"], "task", None) if fields.get("task") is not None else None,
+            provenance=read_table(fields.get("provenance", {}), "provenance", None),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields of the canonical checkpoint; those of ``additions`` only where the model has them."""
-        out: dict[str, Any] = {
+        """The fields of the canonical checkpoint; those of ``added`` layers only where the model has them."""
+        return {
             "tokens": [[name, size] for name, size in self.tokens],
-            "attention": {"keys": self.attention.keys, "scale": self.attention.scale},
             "residual": self.residual,
             "clip": self.clip,
-            "readout": {"channel": self.readout.channel, "sign": self.readout.sign},
             "task": None if self.task is None else dict(self.task),
             "provenance": dict(self.provenance),
+            **{layer.name: layer.to_dict() for layer in self._layers},
         }
-        if self.readout.flat:
-            out["readout"]["flat"] = True
-        if self.embedding is not None:
-            out["embedding"] = self.embedding
-        if self.layernorm is not None:
-            out["layernorm"] = dataclasses.asdict(self.layernorm)
-        return out
-
-
-def _table(fields: Mapping[str, Any], name: str, known: set[str] | None) -> dict[str, Any]:
-    value = fields.get(name, {})
-    if not isinstance(value, Mapping):
-        raise LayoutError(f"{name} is {value!r}, expected a table")
-    for key in value:
-        if known is not None and key not in known:
-            raise LayoutError(f"unknown field {name}.{key}; {did_you_mean(str(key), known)}")
-    return dict(cast(Mapping[str, Any], value))

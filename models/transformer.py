@@ -37,9 +37,7 @@ class LinearTransformer:
                 )
             D = self.spec.stream
             if value.shape[2:] != (D, D):
-                origin = (
-                    f"channels {dict(self.spec.tokens)} add up" if self.spec.embedding is None else "embedding leads"
-                )
+                origin = f"channels {dict(self.spec.tokens)} add up" if self.spec.has_channels else "embedding leads"
                 raise LayoutError(
                     f"{name} has shape {tuple(value.shape)}, but the {origin} to D = {D}; "
                     f"expected (layers, heads, {D}, {D})"
@@ -95,12 +93,12 @@ class LinearTransformer:
         tensors = {name: value.to(dtype) for name, value in self.tensors.items()}
         return replace(self, Q=self.Q.to(dtype), P=self.P.to(dtype), tensors=tensors)
 
-    def require_plain(self, wanted: str) -> None:
-        """Raise LayoutError for a model that is more than attention layers, for which there is no ``wanted``."""
-        if self.spec.additions:
+    def require_maps(self, wanted: str) -> None:
+        """Raise LayoutError unless every layer is a linear map of a token, given the keys, as ``wanted`` needs it."""
+        if self.spec.no_map is not None:
             raise LayoutError(
-                f"the model has {' and '.join(self.spec.additions)}, expected attention layers alone, which {wanted} "
-                "describes in full; interp-probe CHECKPOINT and interp-probe inspect read such a model"
+                f"{self.spec.no_map.reason}; expected attention layers alone, which {wanted} describes in full. "
+                "interp-probe CHECKPOINT and interp-probe inspect read such a model"
             )
 
     def require_finite(self) -> LinearTransformer:

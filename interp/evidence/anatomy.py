@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.embedded import LayerPassage, Passage
+from interp.evidence.passage import LayerPassage, Passage
+from interp.models.layers import LayerNorm
 from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts
 from interp.results import Direction, Division, DivisionBin, HeadRole, Slot
@@ -180,9 +181,10 @@ def _read(spec: ModelSpec, weights: dict[str, Tensor], layer: int) -> Float[Tens
     w = weights["readout.weight"][-1] if spec.readout.flat else torch.zeros(spec.stream, dtype=torch.float64)
     if not spec.readout.flat:
         w[spec.channel(spec.readout.channel).indices] = 1.0
-    if spec.layernorm is None:
+    norm = spec.find(LayerNorm)
+    if norm is None:
         return spec.readout.sign * w
-    w = w * weights["layernorm.gain"][layer] if spec.layernorm.affine else w
+    w = w * weights["layernorm.gain"][layer] if norm.affine else w
     return spec.readout.sign * (w - w.mean())
 
 
@@ -252,7 +254,7 @@ def divisions(
 ) -> tuple[tuple[Division, ...], int | None]:
     """LayerNorm's standard deviation in the query's row against V, layer by layer, and the last layer that divides by
     V, if any does. Nothing without LayerNorm."""
-    if spec.layernorm is None:
+    if spec.find(LayerNorm) is None:
         return (), None
     found = []
     for layer, entry in enumerate(passage.layers):
@@ -274,7 +276,8 @@ def divisions(
 
 def _common(passage: Passage, spec: ModelSpec, layer: int) -> Float[Tensor, " prompt"]:
     """What the query's row was divided by before this layer, 1 where that did not rescale the whole row."""
-    whole = spec.layernorm is not None and spec.layernorm.placement == "after-skip" and layer > 0
+    norm = spec.find(LayerNorm)
+    whole = norm is not None and norm.placement == "after-skip" and layer > 0
     before = passage.layers[layer - 1 if whole else layer].scale[:, -1]
     return before if whole else torch.ones_like(before)
 

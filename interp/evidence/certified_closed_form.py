@@ -10,8 +10,8 @@ import torch
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.disagreement import EXAMPLES, Compared, Example
 from interp.identify.simple_identification import RecoveredSimple, identify_simple, open_simple
-from interp.models.embedded import run_model
 from interp.models.tasks import SimpleRegression, Variation
+from interp.models.token_pass import predict
 from interp.models.transformer import LinearTransformer
 from interp.results import RecoveredDescent, RecoveredForm
 
@@ -59,7 +59,7 @@ class SimpleComparison:
 
     def compare(self, task: SimpleRegression, count: int, seed: int) -> Compared:
         drawn = task.sample(count, seed)
-        network = run_model(self.model, *drawn.inputs(self.model.spec)).prediction
+        network = predict(self.model, *drawn.inputs(self.model.spec))[:, 0, 0]
         kept = torch.isfinite(network)
         algorithm = self.found.predict(drawn[kept])
         return Compared(network[kept][:, None], algorithm[:, None], count - int(kept.sum()), "diverge")
@@ -68,5 +68,5 @@ class SimpleComparison:
         drawn = self.task.sample(EXAMPLES, seed)
         drawn = replace(drawn, **{name: getattr(drawn, name).float().double() for name in ("x", "y", "x_query")})
         context, query = drawn.inputs(self.model.spec)
-        network = run_model(self.model, context, query).prediction
+        network = predict(self.model, context, query)[:, 0, 0]
         return Example(torch.cat([context, query], 1)[..., 1:], network, self.found.predict(drawn))

@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.algebra.channels import heads_of
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.disagreement import EXAMPLES, Compared, Example
-from interp.families.channel_heads import free_numbers, uncertainty
+from interp.families.channel_heads import BlockHeads, free_numbers, uncertainty
 from interp.identify.sequence_identification import (
     FoundInSequences,
     Half,
@@ -20,18 +21,16 @@ from interp.identify.sequence_identification import (
     identify_sequences,
     open_causal,
     run_half,
+    run_heads,
 )
-from interp.models.causal import causal_prediction
-from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics, Variation
 from interp.results import RecoveredHeads, RecoveredStep
 from interp.solvers.next_state import Pairs
 
-__all__ = ["SequenceComparison", "predict_by_maps", "recognize_sequences"]
+__all__ = ["SequenceComparison", "recognize_sequences"]
 
 MOST_SEQUENCES = 512  # of every kind
 EXAMPLE_NUMBERS = 1024  # that the examples hold, at most
-CHUNK_NUMBERS = 2**22  # in memory at a time
 SENSED = 256  # sequences behind the standard errors
 DIGITS = 10  # of a coefficient
 
@@ -80,32 +79,10 @@ class SequenceComparison:
         found = self.recovered
         if isinstance(found, RecoveredHeads):
             k = torch.tensor(found.layers, dtype=torch.float64)
-            return predict_by_maps(self.subject.spec, k, half.tokens)
+            return run_heads(self.subject, BlockHeads.of([heads_of(layer) for layer in k]), half)
         pairs, states = Pairs(half.drawn.states), half.drawn.states[:, :-1]
         held, decay = (_matrix(value, found.dim) for value in (found.held, found.decay))
         return states @ held.T + found.eta * pairs.descent - pairs.curvature @ decay.T
-
-
-def predict_by_maps(
-    spec: ModelSpec, k: Float[Tensor, "layer c c c c"], tokens: Float[Tensor, "sequence pos D"]
-) -> Float[Tensor, "sequence pos dim"]:
-    """The block-scalar network of coefficients ``k``, without its heads; clipped where the network is."""
-    size, pos = spec.tokens[0][1], tokens.shape[1]
-    channels = k.shape[-1]
-    chunk = max(1, CHUNK_NUMBERS // (channels**2 * pos**2))
-    scale = spec.attention.factor(pos)
-    out = []
-    for some in tokens.split(chunk):
-        e = some.unflatten(-1, (channels, size)).transpose(1, 2)  # (sequence, c, pos, d)
-        for layer in k:
-            scores = torch.einsum("netd,ngjd->ngetj", e, e).tril()
-            mixed = torch.einsum("abge,ngetj->nabtj", layer, scores)
-            update = scale * torch.einsum("nabtj,nbjd->natd", mixed, e)
-            e = e + update if spec.residual else update
-            if spec.clip is not None:
-                e = e.clamp(-spec.clip, spec.clip)
-        out.append(causal_prediction(spec, e.transpose(1, 2).flatten(2)))
-    return torch.cat(out) if out else tokens[..., :size]
 
 
 def _matrix(value: float | list[Any], dim: int) -> Float[Tensor, "dim dim"]:

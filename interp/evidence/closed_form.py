@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.evidence.passage import LayerPassage, passage_of
 from interp.identify.identification import bootstrap_fidelity
-from interp.models.embedded import LayerPassage, normalise, run_model
+from interp.models.layers import At, LayerNorm
 from interp.models.skipped import Skipped
 from interp.models.tasks import LeastSquares, SimplePrompts, SimpleRegression
+from interp.models.token_pass import predict
 from interp.models.transformer import LinearTransformer
 from interp.results import Form, Replacement, Rescaled
 from interp.solvers.line_descent import Descent
@@ -90,7 +92,7 @@ def rescalings(
             if variation.axis != quantity or isinstance(variation.task, Skipped):
                 continue
             factor, drawn = variation.value, variation.task.sample(prompts, draw_seed)
-            network = run_model(model, *drawn.inputs(model.spec)).prediction[:, None]
+            network = predict(model, *drawn.inputs(model.spec))[:, 0]
             score = bootstrap_fidelity(_values(drawn.least_squares(), name)[:, None], network, seed)
             outside = (size(drawn) < low) | (size(drawn) > high)
             out.append(
@@ -114,9 +116,10 @@ def replacements(
     """The network with one LayerNorm replaced by an affine map of a token, the same for all rows: the one that comes
     closest to LayerNorm on the fitted prompts, or in the last layer to the prediction itself. Scored on the half of the
     prompts that speaks more for the map."""
-    if model.spec.layernorm is None:
+    norm = model.spec.find(LayerNorm)
+    if norm is None:
         return ()
-    halves = [(drawn, run_model(model, *drawn.inputs(model.spec))) for drawn in (fitted, held_out)]
+    halves = [(drawn, passage_of(model, drawn)) for drawn in (fitted, held_out)]
     out = []
     for layer in range(model.layers):
         entry = halves[0][1].layers[layer]
@@ -127,11 +130,11 @@ def replacements(
                 for _, p in halves
             ]
         else:
-            outside = model.spec.layernorm.placement == "before-skip"
+            outside = norm.placement == "before-skip"
             target = entry.after - entry.before if outside else entry.after
             solution = _affine(entry.mid.flatten(0, 1), target.flatten(0, 1))
-            replaced = _one_replaced(model, layer, solution)
-            found = [run_model(model, *d.inputs(model.spec), replaced=replaced).prediction for d, _ in halves]
+            replaced = _replaced(layer, solution)
+            found = [predict(model, *d.inputs(model.spec), at=replaced)[:, 0, 0] for d, _ in halves]
         scores = [
             bootstrap_fidelity(value[:, None], passage.prediction[:, None], seed)
             for value, (_, passage) in zip(found, halves, strict=True)
@@ -157,23 +160,22 @@ def _read_out(model: LinearTransformer, z: Float[Tensor, "prompt token D"]) -> F
 
 def _kept(model: LinearTransformer, entry: LayerPassage) -> Float[Tensor, " prompt"]:
     """What reaches the prediction beside LayerNorm, in the reading e + LN(z)."""
-    assert model.spec.layernorm is not None
-    if model.spec.layernorm.placement == "after-skip":
+    norm = model.spec.find(LayerNorm)
+    if norm is None or norm.placement == "after-skip":
         return torch.zeros_like(entry.before[:, 0, 0])
     return (entry.before * _weights_of_read_out(model, entry.before.shape[1])).sum((-1, -2))
 
 
-def _one_replaced(model: LinearTransformer, layer: int, solution: Tensor) -> Callable[[int, Tensor], Tensor]:
-    norm, weights = model.spec.layernorm, model.tensors
-    assert norm is not None
+def _replaced(layer: int, solution: Float[Tensor, "entry_and_1 entry"]) -> At:
+    """The pass with an affine map of a token in the place of one LayerNorm."""
+    mid: list[Tensor] = []
 
-    def apply(index: int, z: Tensor) -> Tensor:
-        if index == layer:
-            return _with_one(z) @ solution
-        gain, bias = (weights[f"layernorm.{part}"][index] if norm.affine else None for part in ("gain", "bias"))
-        return normalise(norm, z, gain, bias)
+    def at(name: str, value: Tensor) -> Tensor:
+        if name == f"blocks.{layer}.hook_resid_mid":
+            mid[:] = [value]
+        return _with_one(mid[0]) @ solution if name == f"blocks.{layer}.ln.hook_normalized" else value
 
-    return apply
+    return at
 
 
 def _with_one(values: Float[Tensor, "*batch entry"]) -> Float[Tensor, "*batch entry_and_1"]:

@@ -79,7 +79,7 @@ def probe_checkpoint(
             f"task.name is {task.name!r}, for which there are no probes; expected {NoisyRegression.name!r} or "
             f"{LinearDynamics.name!r}. interp-probe CHECKPOINT says what it runs"
         )
-    model.require_plain("a probe of this task")
+    model.require_maps("a probe of this task")
     if isinstance(task, LinearDynamics) and model.spec.attention.keys != "causal":
         raise LayoutError(
             f"attention.keys is {model.spec.attention.keys!r}, expected 'causal' for {task.name}, whose every token is "

@@ -18,9 +18,9 @@ from interp.algebra.linear_prompts import DIVERGED
 from interp.evidence.sparse_heads import costs, dearest
 from interp.families.channel_heads import BlockHeads, Uncertainty, free_numbers
 from interp.identify.sequence_identification import Half, Subject, chunk_of, predict_in_chunks
-from interp.models.causal import causal_passage, causal_prediction
 from interp.models.specification import ModelSpec
 from interp.models.tasks import DynamicsPrompts
+from interp.models.token_pass import states
 from interp.models.transformer import LinearTransformer
 from interp.results import Compression, Interpolated, MesaObjective, RankedNumber, SequenceLoss
 from interp.solvers.next_state import Pairs, line_search, tune_richardson
@@ -104,9 +104,9 @@ def sequence_errors(
     for start in range(0, drawn.count, chunk):
         some = drawn[slice(start, start + chunk)]
         tokens = some.inputs(spec)[0]
-        passage = causal_passage(spec, model.Q, model.P, tokens)
+        passage = states(spec, dict(model.named()), tokens)
         finite = (passage[-1].abs() < DIVERGED).flatten(1).all(1)
-        predictions = {f"layer-{layer}": causal_prediction(spec, value) for layer, value in enumerate(passage)}
+        predictions = {f"layer-{layer}": spec.read(value) for layer, value in enumerate(passage)}
         predictions["network"] = predictions[f"layer-{model.layers}"]
         for name, heads in others.items():
             Q, P = (block_weights(value, subject.size) for value in (heads.q, heads.p))
@@ -219,7 +219,7 @@ def objectives(model: LinearTransformer, half: Half, query: int, positions: Sequ
         if name in ("current", "start"):
             start[k * d : (k + 1) * d] = torch.eye(d) if name == "current" else drawn.task.start_matrix()
     out, q = spec.channel(spec.readout.channel).indices, slice(query * d, (query + 1) * d)
-    states = causal_passage(replace(spec, clip=None), model.Q, model.P, tokens)
+    passage = states(replace(spec, clip=None), dict(model.named()), tokens)
     rows = []
     for place in positions:
         A, B = pairs.A[:, place], pairs.B[:, place]
@@ -229,7 +229,7 @@ def objectives(model: LinearTransformer, half: Half, query: int, positions: Sequ
         maps = start.expand(len(tokens), -1, -1)
         for layer in range(model.layers + 1):
             if layer:
-                before = states[layer - 1][:, : place + 1]
+                before = passage[layer - 1][:, : place + 1]
                 G = before.mT @ before
                 scale = spec.attention.factor(tokens.shape[1])
                 update = sum(

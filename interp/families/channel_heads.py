@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.algebra.channels import LiveChannels, block_weights
-from interp.models.causal import causal_passage, causal_prediction, causal_update
 from interp.models.specification import ModelSpec
+from interp.models.token_pass import Record, run
 from interp.stats.least_squares import Estimate, least_squares
 from interp.stats.levenberg_marquardt import Damping, Progress, Quadratic, Stopping, minimise
 
@@ -67,7 +67,7 @@ class BlockHeads:
 
     def predict(self, spec: ModelSpec, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch pos output"]:
         Q, P = self.weights(spec.tokens[0][1])
-        return causal_prediction(spec, causal_passage(spec, Q, P, tokens)[-1])
+        return run(spec, {"Q": Q, "P": P}, tokens)
 
     @classmethod
     def of(cls, layers: Sequence[tuple[Tensor, Tensor]]) -> BlockHeads:
@@ -82,9 +82,11 @@ class BlockHeads:
 
 @dataclass(frozen=True, eq=False)
 class Sensed:
-    """A passage, and for every functional the derivative with respect to each layer's update (before the scale)."""
+    """The tokens before the first layer and after every layer, the layers' updates (before the scale), and for every
+    functional the derivative with respect to each update."""
 
     passage: list[Float[Tensor, "batch pos D"]]
+    updates: list[Float[Tensor, "batch pos D"]]
     cotangents: list[list[Float[Tensor, "batch pos D"]]]  # [layer][functional]
 
 
@@ -96,20 +98,22 @@ def sense(
     functionals: Sequence[Float[Tensor, "batch pos output"]],
 ) -> Sensed:
     """Run the network, and back from every functional."""
-    passage = causal_passage(spec, Q, P, tokens.clone().requires_grad_())
-    read = causal_prediction(spec, passage[-1])
+    record = Record("hook_resid_pre", "hook_attn_out", "hook_resid_post")
+    read = run(spec, {"Q": Q, "P": P}, tokens.clone().requires_grad_(), at=record)
+    updates, after = ([record[f"blocks.{layer}.{name}"] for layer in range(len(Q))] for name in record.wanted[1:])
+    passage = [record["blocks.0.hook_resid_pre"], *after]
     scale = spec.attention.factor(tokens.shape[1])
     out: list[list[Tensor]] = [[] for _ in range(len(Q))]
     for index, functional in enumerate(functionals):
         grads = torch.autograd.grad(
-            (read * functional).sum(), passage[1:], retain_graph=index + 1 < len(functionals), allow_unused=True
+            (read * functional).sum(), after, retain_graph=index + 1 < len(functionals), allow_unused=True
         )
         for layer, grad in enumerate(grads):
             value = torch.zeros_like(tokens) if grad is None else scale * grad
             if spec.clip is not None:  # where a token meets the clip, its update has no say
-                value = torch.where(passage[layer + 1].detach().abs() < spec.clip, value, 0.0)
+                value = torch.where(after[layer].detach().abs() < spec.clip, value, 0.0)
             out[layer].append(value)
-    return Sensed([value.detach() for value in passage], out)
+    return Sensed([x.detach() for x in passage], [update.detach() / (scale or 1.0) for update in updates], out)
 
 
 def live_channels(
@@ -145,14 +149,7 @@ def map_effects(
     return torch.einsum("nabp,ngep->nabge", written.flatten(-2), scores.flatten(-2))
 
 
-def output_estimates(
-    spec: ModelSpec,
-    Q: Float[Tensor, "layer head D D"],
-    P: Float[Tensor, "layer head D D"],
-    sensed: Sensed,
-    live: LiveChannels,
-    size: int,
-) -> list[Estimate | None]:
+def output_estimates(sensed: Sensed, live: LiveChannels, size: int) -> list[Estimate | None]:
     """Per layer the live coefficients, in the order of ``live.maps(layer)``; None where there is none."""
     out: list[Estimate | None] = []
     for layer, cotangents in enumerate(sensed.cotangents):
@@ -161,8 +158,7 @@ def output_estimates(
             out.append(None)
             continue
         tokens = sensed.passage[layer]
-        update = causal_update(tokens, Q[layer], P[layer])
-        effect = torch.stack([(v * update).sum((1, 2)) for v in cotangents], 1)
+        effect = torch.stack([(v * sensed.updates[layer]).sum((1, 2)) for v in cotangents], 1)
         design = torch.stack([map_effects(tokens, v, size)[:, mask] for v in cotangents], 1)
         out.append(least_squares(design, effect))
     return out

@@ -27,10 +27,10 @@ from interp.algebra.linear_prompts import DIVERGED, FEWEST_KEPT
 from interp.checkpoints.opening import Checkpoint
 from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
 from interp.identify.identification import EXACT, NEGLIGIBLE, Score, bootstrap_fidelity
-from interp.models.causal import causal_passage, causal_prediction
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import DynamicsPrompts, LinearDynamics, task_of
+from interp.models.token_pass import run
 from interp.models.transformer import LinearTransformer
 from interp.solvers.next_state import Pairs
 
@@ -47,6 +47,7 @@ __all__ = [
     "open_causal",
     "predict_in_chunks",
     "run_half",
+    "run_heads",
 ]
 
 FEWEST_SEQUENCES = 64
@@ -100,7 +101,7 @@ def chunk_of(model: LinearTransformer, context: int) -> int:
 def predict_in_chunks(
     spec: ModelSpec, Q: Tensor, P: Tensor, tokens: Tensor, chunk: int
 ) -> Float[Tensor, "sequence pos dim"]:
-    return torch.cat([causal_prediction(spec, causal_passage(spec, Q, P, x)[-1]) for x in tokens.split(chunk)])
+    return torch.cat([run(spec, {"Q": Q, "P": P}, some) for some in tokens.split(chunk)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,14 +211,16 @@ def identify_sequences(
     free = free_numbers(live, model.heads)
     counted = int(free[0].sum() + free[1].sum())
     numbers = min(numbers, counted)
-    if fitted.unexplained(_run(subject, heads, fitted)) > ENOUGH:
+    if fitted.unexplained(run_heads(subject, heads, fitted)) > ENOUGH:
         # Fitted to some of the sequences, and kept if it is better on the others of this half.
         count = min(REFITTED, fitted.drawn.count // 2)
         fit = refit_heads(spec, published, free, fitted.tokens[:count], fitted.prediction[:count], seeds[2])
         others = fitted[count:]
-        if others.unexplained(_run(subject, fit.heads, others)) < others.unexplained(_run(subject, heads, others)):
+        if others.unexplained(run_heads(subject, fit.heads, others)) < others.unexplained(
+            run_heads(subject, heads, others)
+        ):
             heads, how, numbers = fit.heads, "refit", counted
-    prediction = _run(subject, heads, held_out)
+    prediction = run_heads(subject, heads, held_out)
     return FoundInSequences(
         live=live,
         fitted=fitted,
@@ -229,7 +232,7 @@ def identify_sequences(
         prediction=prediction,
         score=held_out.score(prediction, seeds[2]),
         published=published,
-        published_score=held_out.score(_run(subject, published, held_out), seeds[2]),
+        published_score=held_out.score(run_heads(subject, published, held_out), seeds[2]),
         steps=gradient_steps(subject, fitted, held_out, seeds[2]),
         notes=tuple(
             note
@@ -250,7 +253,7 @@ def run_half(model: LinearTransformer, drawn: DynamicsPrompts) -> tuple[Half, in
     lost = int((~finite).sum())
     if lost:
         drawn, tokens, prediction = drawn[finite], tokens[finite], prediction[finite]
-    before = causal_prediction(model.spec, tokens)
+    before = model.spec.read(tokens)
     added = prediction - before if model.spec.residual else prediction
     if not len(added):
         return Half(drawn, tokens, prediction, added), lost
@@ -259,7 +262,7 @@ def run_half(model: LinearTransformer, drawn: DynamicsPrompts) -> tuple[Half, in
     return Half(drawn, tokens, prediction, torch.where(rounding, 0.0, added)), lost
 
 
-def _run(subject: Subject, heads: BlockHeads, half: Half) -> Float[Tensor, "sequence pos dim"]:
+def run_heads(subject: Subject, heads: BlockHeads, half: Half) -> Float[Tensor, "sequence pos dim"]:
     Q, P = (block_weights(value, subject.size) for value in (heads.q, heads.p))
     chunk = max(1, CHUNK_NUMBERS // (Q.shape[1] * half.tokens.shape[1] * (half.tokens.shape[1] + 2 * Q.shape[-1])))
     return predict_in_chunks(subject.spec, Q, P, half.tokens, chunk)

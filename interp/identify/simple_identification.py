@@ -12,9 +12,9 @@ from torch import Tensor
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.anatomy import directions, divisions, head_roles, query_share, rows_of, slots
 from interp.evidence.closed_form import closer, forms, replacements, rescalings
+from interp.evidence.passage import passage_of
 from interp.identify.identification import Score, bootstrap_fidelity
 from interp.identify.simple_verdict import Scored, checks, choose_rival
-from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts, SimpleRegression
@@ -30,7 +30,7 @@ FEWEST_PROMPTS = 256  # half of them must hold the 60 numbers of the polynomial 
 def is_simple(spec: ModelSpec) -> bool:
     """Whether the model is of simple regression, or of a kind that is analysed on that task alone."""
     named = None if spec.task is None else spec.task.get("name")
-    return named == SimpleRegression.name or bool(spec.additions)
+    return named == SimpleRegression.name or spec.no_map is not None
 
 
 def open_simple(checkpoint: Checkpoint, prompts: int) -> tuple[LinearTransformer, SimpleRegression]:
@@ -41,9 +41,8 @@ def open_simple(checkpoint: Checkpoint, prompts: int) -> tuple[LinearTransformer
     if fields is None or fields.get("name") != SimpleRegression.name:
         stated = "none" if fields is None else repr(fields.get("name"))
         raise LayoutError(
-            f"the model has {' and '.join(spec.additions)} and its task is {stated}, expected "
-            f"{SimpleRegression.name!r}, the one task that such models can be analysed on; a --spec file with [task] "
-            "sets it"
+            f"{spec.no_map and spec.no_map.reason}, and task.name is {stated}; expected {SimpleRegression.name!r}, the "
+            "one task that such models can be analysed on; a --spec file with [task] sets it"
         )
     task = SimpleRegression.from_dict(fields)
     task.fits(model)
@@ -114,7 +113,7 @@ def identify_simple(
     keys = model.spec.attention.keys
     progress("running the network")
     fitted, held_out = (task.sample(prompts // 2, s) for s in seeds[:2])
-    seen, passage = (run_model(model, *drawn.inputs(model.spec)) for drawn in (fitted, held_out))
+    seen, passage = (passage_of(model, drawn) for drawn in (fitted, held_out))
     network = passage.prediction
     if not bool(torch.isfinite(seen.prediction).all() & torch.isfinite(network).all()):
         return "skipped, because its predictions are not finite on prompts of its task"

@@ -18,9 +18,9 @@ from jaxtyping import Float
 from scipy.optimize import least_squares
 
 from interp.models.closed_form import closed_form, leverage_corrected
-from interp.models.embedded import run_model
 from interp.models.specification import Keys
 from interp.models.tasks import SimplePrompts, SimpleRegression
+from interp.models.token_pass import predict
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["ConstructionError", "Law", "LawPoint", "construction_errors", "fit_law", "law_points"]
@@ -66,7 +66,7 @@ class ConstructionError:
 def _relative(model: LinearTransformer, drawn: SimplePrompts, against: str) -> tuple[float, float]:
     truth = drawn.least_squares()
     value = truth.prediction if against == "least-squares" else truth.shrunken
-    squares = (run_model(model, *drawn.inputs(model.spec)).prediction - value).square() / value.square().mean()
+    squares = (predict(model, *drawn.inputs(model.spec))[:, 0, 0] - value).square() / value.square().mean()
     mean, spread = float(squares.mean()), float(squares.std()) / len(squares) ** 0.5
     return mean**0.5, 0.5 * spread / mean**0.5 if mean > 0 else 0.0
 

@@ -23,11 +23,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.embedded import run
 from interp.models.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts, SimpleRegression
 from interp.models.tasks.simple_regression import CHANNELS
+from interp.models.token_pass import run
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
 from interp.models.training.fields import AMOUNT, COUNT, Model, Optimiser, ruled
 from interp.models.training.journal import Journal
@@ -176,13 +176,11 @@ class Shapes:
         parts = [torch.full(shape, float(name != "readout.bias")) for name, shape in self.sizes.items()]
         return torch.cat([part.flatten() for part in parts]).double()
 
-    def predict(self, theta: Tensor, tokens: Float[Tensor, "*batch token 3"]) -> Float[Tensor, "*batch"]:
+    def predict(self, theta: Tensor, tokens: Float[Tensor, "batch token 3"]) -> Float[Tensor, " batch"]:
         return self.run(self.weights(theta), tokens)
 
-    def run(self, weights: Weights, tokens: Float[Tensor, "*batch token 3"]) -> Float[Tensor, "*batch"]:
-        n = self.task.context
-        keys = n if self.spec.attention.keys == "context" else n + 1
-        return run(self.spec, weights, tokens, keys, self.spec.attention.factor(n)).prediction
+    def run(self, weights: Weights, tokens: Float[Tensor, "batch token 3"]) -> Float[Tensor, " batch"]:
+        return run(self.spec, weights, tokens, self.task.context)[:, 0, 0]
 
 
 def _tokens(prompts: SimplePrompts, spec: ModelSpec) -> Float[Tensor, "prompt token 3"]:

@@ -23,10 +23,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.causal import causal_passage, causal_prediction
 from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
+from interp.models.token_pass import run
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
 from interp.models.training.fields import (
     AMOUNT,
@@ -151,7 +151,7 @@ class OnSequences(Method):
         Q, P = weights["Q"].double(), weights["P"].double()
         for first in range(0, count, CHUNK):
             drawn = recipe.task.sample(min(CHUNK, count - first), seed + first)
-            read = causal_prediction(spec, causal_passage(spec, Q, P, drawn.inputs(spec)[0])[-1])
+            read = run(spec, {"Q": Q, "P": P}, drawn.inputs(spec)[0])
             parts.append(0.5 * (read - drawn.target).square().sum(-1).mean(-1))
         return torch.cat(parts), {}
 
@@ -202,7 +202,7 @@ def _trained(recipe: Recipe, index: int, moving: Moving, journal: Journal) -> tu
     def objective(step: int, values: Sequence[Tensor]) -> Tensor:
         tokens, target = batch_of(step)
         Q, P = products(stage.weights, spec, tuple(values))
-        error = causal_prediction(spec, causal_passage(spec, Q, P, tokens)[-1]) - target
+        error = run(spec, {"Q": Q, "P": P}, tokens) - target
         return 0.5 * error.square().sum(-1).mean()
 
     def rate(step: int) -> float:

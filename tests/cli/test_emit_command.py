@@ -16,10 +16,9 @@ import torch
 
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
-from interp.models.causal import causal_passage, causal_prediction
-from interp.models.embedded import run_model
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import CompletionPrompts, DynamicsPrompts, SimplePrompts, task_of
+from interp.models.token_pass import predict
 from interp.models.transformer import LinearTransformer
 
 Run = Callable[..., Any]
@@ -62,10 +61,9 @@ def asked(model: LinearTransformer, drawn: Any) -> tuple[tuple[torch.Tensor, ...
     """The arguments of the emitted function on some prompts, and what the network predicts for them."""
     spec = model.spec
     if isinstance(drawn, DynamicsPrompts):
-        passage = causal_passage(spec, model.Q, model.P, drawn.inputs(spec)[0])
-        return (drawn.states[:, :-1],), causal_prediction(spec, passage[-1])
+        return (drawn.states[:, :-1],), predict(model, *drawn.inputs(spec))
     if isinstance(drawn, SimplePrompts):
-        return (drawn.x, drawn.y, drawn.x_query), run_model(model, *drawn.inputs(spec)).prediction
+        return (drawn.x, drawn.y, drawn.x_query), predict(model, *drawn.inputs(spec))[:, 0, 0]
     grams = drawn.grams(spec)
     tokens = forward(head_layers(model, drawn.context), grams.gram, grams.query).queries[-1]
     label = spec.readout.sign * tokens[..., spec.channel("y").indices]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from interp.models.closed_form import closed_form
-from interp.models.specification import AttentionSpec, LayerNorm, ModelSpec, Readout
+from interp.models.specification import AttentionSpec, Embedding, LayerNorm, ModelSpec, Readout
 from interp.models.tasks import SimpleRegression
 from interp.models.transformer import LinearTransformer
 
@@ -98,7 +98,7 @@ def linear_steps(
 def random_network(task: SimpleRegression, keys: Any, seed: int) -> LinearTransformer:
     """LayerNorm and weights of no meaning."""
     generator = torch.Generator().manual_seed(seed)
-    spec = replace(closed_form(task, keys).spec, layernorm=LayerNorm())
+    spec = replace(closed_form(task, keys).spec, added=(Embedding(size=4), LayerNorm()))
     shapes = {name: tuple(s or task.context + 1 for s in shape) for name, shape in spec.tensors(2).items()}
     draw = {k: torch.randn(s, generator=generator, dtype=torch.float64) for k, s in shapes.items()}
     Q, P = torch.randn(2, 2, 2, 4, 4, generator=generator, dtype=torch.float64)

@@ -9,9 +9,9 @@ from planting_simple import linear_steps, random_network, regauged
 
 from interp.certificate import certify, recognize
 from interp.models.closed_form import closed_form
-from interp.models.embedded import run_model
 from interp.models.skipped import Skipped
 from interp.models.tasks import SimpleRegression
+from interp.models.token_pass import predict as predicted
 from interp.models.transformer import LinearTransformer
 from interp.reports.emission import emitted
 from interp.results import RecoveredDescent, RecoveredForm
@@ -46,7 +46,7 @@ def test_constructed_algorithms_are_emitted(model: LinearTransformer, kind: type
     predict = names["predict"]
     assert callable(predict)
     drawn = TASK.sample(50, 99)
-    expected = run_model(model, *drawn.inputs(model.spec)).prediction
+    expected = predicted(model, *drawn.inputs(model.spec))[:, 0, 0]
     mapped = torch.func.vmap(predict)(drawn.x, drawn.y, drawn.x_query)
     torch.testing.assert_close(mapped, expected, rtol=10 * within, atol=10 * within)
 

@@ -7,13 +7,14 @@ import pytest
 import torch
 from planting_channels import planted, scrambled
 
+from interp.algebra.channels import heads_of
 from interp.certificate import certify, recognize
-from interp.evidence.certified_sequences import predict_by_maps
 from interp.families.channel_heads import BlockHeads
-from interp.models.causal import causal_passage, causal_prediction
 from interp.models.constructions import gradient_step
 from interp.models.skipped import Skipped
+from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
+from interp.models.token_pass import run, states
 from interp.models.transformer import LinearTransformer
 from interp.reports.emission import emitted
 from interp.results import RecoveredHeads, RecoveredStep
@@ -23,7 +24,7 @@ W_0 = ((0.5, 0.1, 0.0), (-0.2, 0.3, 0.4), (0.1, 0.0, -0.5))
 
 
 def network(model: LinearTransformer, tokens: torch.Tensor) -> torch.Tensor:
-    return causal_prediction(model.spec, causal_passage(model.spec, model.Q, model.P, tokens)[-1])
+    return run(model.spec, dict(model.named()), tokens)
 
 
 CASES = [
@@ -56,14 +57,26 @@ def test_planted_algorithms_are_emitted(model: LinearTransformer, kind: type) ->
     torch.testing.assert_close(torch.func.vmap(predict)(drawn.states[:, :-1]), expected, rtol=1e-6, atol=1e-8)
 
 
+def by_maps(spec: ModelSpec, k: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """The block-scalar network without heads: e_i[a] += s sum_bge k[a, b, g, e] sum_j e_j[b] <e_j[g], e_i[e]>."""
+    e = tokens.unflatten(-1, (k.shape[-1], spec.tokens[0][1])).transpose(1, 2)  # (sequence, c, pos, d)
+    for layer in k:
+        scores = torch.einsum("netd,ngjd->ngetj", e, e).tril()
+        mixed = torch.einsum("abge,ngetj->nabtj", layer, scores)
+        e = e + spec.attention.factor(tokens.shape[1]) * torch.einsum("nabtj,nbjd->natd", mixed, e)
+        e = e if spec.clip is None else e.clamp(-spec.clip, spec.clip)
+    return spec.read(e.transpose(1, 2).flatten(2))
+
+
 def test_maps_predict_what_their_heads_do() -> None:
     """Where tokens meet the clip, too."""
     task = LinearDynamics(dim=3, context=9)
     model, k = planted(task, 3, 4, 5, clip=0.5, strength=0.6)
     tokens = task.sample(20, 0).inputs(model.spec)[0]
-    passage = causal_passage(model.spec, model.Q, model.P, tokens)
-    assert float((passage[-1].abs() >= 0.5).double().mean()) > 0.01
-    torch.testing.assert_close(predict_by_maps(model.spec, k, tokens), causal_prediction(model.spec, passage[-1]))
+    assert float((states(model.spec, dict(model.named()), tokens)[-1].abs() >= 0.5).double().mean()) > 0.01
+    torch.testing.assert_close(by_maps(model.spec, k, tokens), network(model, tokens))
+    fewest = BlockHeads.of([heads_of(layer) for layer in k])
+    torch.testing.assert_close(fewest.predict(model.spec, tokens), network(model, tokens))
     heads = BlockHeads(model.Q[..., ::3, ::3], model.P[..., ::3, ::3])
     torch.testing.assert_close(heads.k, k)
 

@@ -11,10 +11,10 @@ from planting_channels import channel_spec, planted, scrambled
 from interp.algebra.channels import block_energy, block_means, block_weights, channel_size, heads_of, project_channels
 from interp.algebra.gauge import weight_tensor
 from interp.families.channel_heads import BlockHeads, live_channels, map_effects, sense
-from interp.models.causal import causal_passage, causal_prediction
 from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
+from interp.models.token_pass import run
 
 TASK = LinearDynamics(dim=3, context=9)
 ALL = torch.ones(4, 4, 4, 4, dtype=torch.bool)
@@ -102,7 +102,7 @@ def test_effects_of_maps_are_derivatives_of_the_prediction():
     def functional(change: torch.Tensor) -> torch.Tensor:
         moved = BlockHeads.of([heads_of(k[0] + change), heads_of(k[1])])
         Q, P = moved.weights(3)
-        return (causal_prediction(model.spec, causal_passage(model.spec, Q, P, tokens)[-1]) * v).sum((1, 2))
+        return (run(model.spec, {"Q": Q, "P": P}, tokens) * v).sum((1, 2))
 
     torch.testing.assert_close(heads.k, k)
     for place in ((0, 2, 3, 1), (1, 3, 2, 2), (3, 1, 1, 3)):

@@ -20,13 +20,14 @@ from planting_simple import (
 
 from interp.analysis import analyse
 from interp.evidence.anatomy import directions, divisions, head_roles, rows_of, slots
+from interp.evidence.passage import passage_of
 from interp.identify.identification import Score
 from interp.identify.simple_identification import _left
 from interp.identify.simple_verdict import Scored
 from interp.models.closed_form import closed_form, leverage_corrected
-from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import SimpleRegression
+from interp.models.token_pass import predict
 from interp.results import Analysis
 from interp.solvers.line_descent import fit_descent
 
@@ -110,7 +111,7 @@ def test_a_narrow_task_where_two_steps_suffice_is_still_told_apart() -> None:
 def test_slots_roles_and_division_of_the_construction() -> None:
     model = closed_form(TASK)
     drawn = TASK.sample(400, 0)
-    passage, rows, weights = run_model(model, *drawn.inputs(model.spec)), rows_of(drawn, "context"), dict(model.named())
+    passage, rows, weights = passage_of(model, drawn), rows_of(drawn, "context"), dict(model.named())
     held = {(s.layer, s.index): s for s in slots(passage, rows)}
     assert [held[1, i].holds for i in range(4)] == ["constant", "x - mean", "y - mean", "constant"]
     assert [held[0, i].holds for i in range(3)] == ["constant", "x", "y"]
@@ -136,7 +137,7 @@ def test_permuted_and_flipped_slots_are_found_again(seed: int) -> None:
     R = -permutation(seed)
     model = regauged(rotated(closed_form(TASK), R), seed)
     drawn = TASK.sample(400, 0)
-    passage, rows = run_model(model, *drawn.inputs(model.spec)), rows_of(drawn, "context")
+    passage, rows = passage_of(model, drawn), rows_of(drawn, "context")
     after = [s for s in slots(passage, rows) if s.layer == 1]
     order = R.abs().argmax(1).tolist()
     names = ["constant", "x - mean", "y - mean", "constant"]
@@ -150,18 +151,18 @@ def test_directions_do_not_depend_on_the_basis() -> None:
     drawn = TASK.sample(400, 0)
     rows = rows_of(drawn, "context")
     for model in (closed_form(TASK), rotated(closed_form(TASK), keeping_ones(3))):
-        found = directions(run_model(model, *drawn.inputs(model.spec)), rows)
+        found = directions(passage_of(model, drawn), rows)
         assert [d.holds for d in found] == ["x - mean", "y - mean"]
         assert all((d.r2 or 0) > 0.9999 and (d.query_r2 or 0) > 0.9999 for d in found)
     steps = two_steps(TASK)
-    found = directions(run_model(steps, *drawn.inputs(steps.spec)), rows)
+    found = directions(passage_of(steps, drawn), rows)
     assert all((d.r2 or 0) < 0.99 for d in found)  # gradient descent takes no mean from x
 
 
 def test_the_parts_of_numerator_and_denominator_add_up() -> None:
     model = random_network(TASK, "all", 3)
     drawn = TASK.sample(300, 0)
-    passage, rows = run_model(model, *drawn.inputs(model.spec)), rows_of(drawn, "all")
+    passage, rows = passage_of(model, drawn), rows_of(drawn, "all")
     heads = [
         h for h in head_roles(passage, rows, model.spec, dict(model.named())) if h.layer == 1 and h.head is not None
     ]
@@ -177,7 +178,7 @@ def test_the_parts_of_numerator_and_denominator_add_up() -> None:
 def test_fitted_gradient_methods_recover_planted_ones_exactly() -> None:
     drawn, fresh = TASK.sample(500, 0), TASK.sample(500, 1)
     model = linear_steps(TASK, (0.15, 0.1))
-    network = [run_model(model, *p.inputs(model.spec)).prediction for p in (drawn, fresh)]
+    network = [predict(model, *p.inputs(model.spec))[:, 0, 0] for p in (drawn, fresh)]
     for rival in fit_descent(drawn, "context", network[0], 2, 0):
         error = float((rival.predict(fresh) - network[1]).square().sum() / network[1].square().sum())
         assert error < 1e-6, rival.name  # all contain gd; 40 evaluations leave the larger ones at 1e-8

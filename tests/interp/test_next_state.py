@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interp.models.causal import causal_passage, causal_prediction
 from interp.models.constructions import gradient_step
 from interp.models.errors import UsageError
 from interp.models.tasks import LinearDynamics
+from interp.models.token_pass import predict
 from interp.solvers.next_state import INVERSE_LAMBDA, Pairs, line_search, tune_richardson
 
 TASK = LinearDynamics(dim=3, context=12)
@@ -30,9 +30,7 @@ def test_sums_over_the_pairs_known_at_every_position(lag):
 def test_the_gradient_step_is_the_one_of_proposition_1():
     task = LinearDynamics(dim=3, context=12, start=0.3)
     model, drawn = gradient_step(task, 0.07), task.sample(5, 1)
-    network = causal_prediction(
-        model.spec, causal_passage(model.spec, model.Q, model.P, drawn.inputs(model.spec)[0])[-1]
-    )
+    network = predict(model, *drawn.inputs(model.spec))
     step = Pairs(drawn.states).gradient_step(0.07, task.start_matrix())
     torch.testing.assert_close(network, step, rtol=1e-12, atol=1e-13)
 

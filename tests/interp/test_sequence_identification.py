@@ -15,11 +15,11 @@ from interp.checkpoints.opening import open_checkpoint
 from interp.evidence.sequence_evidence import objectives
 from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
 from interp.identify.sequence_identification import FoundInSequences, Half, identify_sequences, open_causal
-from interp.models.causal import causal_passage
 from interp.models.constructions import CHANNELS, gradient_step, preconditioned_step, richardson
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import LinearDynamics
 from interp.models.tasks.linear_dynamics import InitialLaw
+from interp.models.token_pass import states
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis
 
@@ -174,9 +174,7 @@ def test_the_passage_is_run_once_for_all_positions(monkeypatch):
     tokens = drawn.inputs(model.spec)[0]
     half = Half(drawn, tokens, drawn.target, drawn.target)
     runs = []
-    monkeypatch.setattr(
-        "interp.evidence.sequence_evidence.causal_passage", lambda *given: runs.append(0) or causal_passage(*given)
-    )
+    monkeypatch.setattr("interp.evidence.sequence_evidence.states", lambda *given: runs.append(0) or states(*given))
     assert {row.position for row in objectives(model, half, 1, (5, 8, 9))} == {5, 8, 9} and len(runs) == 1
 
 

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from interp.models.closed_form import closed_form, leverage_corrected
-from interp.models.embedded import run_model
 from interp.models.errors import LayoutError, UsageError
 from interp.models.gram import head_layers
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.specification import LayerNorm
+from interp.models.specification import Embedding, LayerNorm
 from interp.models.tasks import SimpleRegression
 from interp.models.transformer import LinearTransformer
 
@@ -74,7 +73,7 @@ def test_bad_scales_are_refused() -> None:
 
 def by_loops(model: LinearTransformer, tokens: np.ndarray, given: int) -> float:
     """The definition of an embedded network, token by token, for one prompt."""
-    spec, norm = model.spec, model.spec.layernorm
+    spec, norm = model.spec, model.spec.find(LayerNorm)
     weights = {name: value.numpy() for name, value in model.named()}
     e = [weights["embedding.weight"] @ t + weights["embedding.bias"] for t in tokens]
     keys = given if spec.attention.keys == "context" else len(e)
@@ -116,7 +115,7 @@ def test_the_hooked_pass_against_loops(keys: Any, norm: LayerNorm | None) -> Non
 def random_embedded(keys: Any, norm: LayerNorm | None, seed: int, D: int = 5) -> LinearTransformer:
     generator = torch.Generator().manual_seed(seed)
     base = closed_form(SimpleRegression(context=4), keys).spec
-    spec = dataclasses.replace(base, embedding=D, layernorm=norm)
+    spec = dataclasses.replace(base, added=(Embedding(size=D), *([norm] if norm else [])))
     draw = lambda *shape: 0.4 * torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
     tensors = {name: draw(*(5 if size is None else size for size in shape)) for name, shape in spec.tensors(2).items()}
     return LinearTransformer(spec=spec, Q=draw(2, 3, D, D), P=draw(2, 3, D, D), tensors=tensors)
@@ -144,22 +143,37 @@ def test_a_prompt_of_another_length_is_refused_by_the_flat_read_out() -> None:
 
 
 def test_there_is_no_gram_matrix_of_such_a_model() -> None:
-    with pytest.raises(LayoutError, match="an embedding and LayerNorm and a flat read-out"):
+    with pytest.raises(LayoutError, match=r"for an embedding; .* for LayerNorm; .* for a flat read-out"):
         head_layers(closed_form(TASK), 20)
+
+
+def by_gram(model: LinearTransformer, context: Tensor, query: Tensor) -> dict[str, Tensor]:
+    """A network with every head as the linear map P_h G Q_h^T of a token, G the Gram matrix of the keys."""
+    spec, norm, weights = model.spec, model.spec.find(LayerNorm), dict(model.named())
+    n, out = context.shape[1], dict[str, Tensor]()
+    e = torch.cat([context, query], 1) @ weights["embedding.weight"].mT + weights["embedding.bias"]
+    for layer in range(model.layers):
+        keys = e[:, :n] if spec.attention.keys == "context" else e
+        out[f"blocks.{layer}.hook_resid_pre"] = e
+        maps = spec.attention.factor(n) * (model.P[layer] @ (keys.mT @ keys)[:, None] @ model.Q[layer].mT)
+        out[f"blocks.{layer}.attn.hook_head_out"] = parts = e[:, None] @ maps.mT
+        z = e + parts.sum(1)
+        if norm is not None:
+            out[f"blocks.{layer}.hook_resid_mid"] = z
+            gain, bias = (weights[f"layernorm.{part}"][layer] for part in ("gain", "bias")) if norm.affine else (1, 0)
+            z = gain * (z - z.mean(-1, keepdim=True)) / (z.var(-1, correction=0, keepdim=True) + norm.eps).sqrt() + bias
+            z = e + z if norm.placement == "before-skip" else z
+        out[f"blocks.{layer}.hook_resid_post"] = e = z
+    read = (e * weights["readout.weight"]).sum((-1, -2)) + weights["readout.bias"]
+    return out | {"prediction": spec.readout.sign * read}
 
 
 @pytest.mark.parametrize("keys", ["context", "all"])
 @pytest.mark.parametrize("norm", [None, LayerNorm(affine=True), LayerNorm(placement="before-skip")])
-def test_the_fast_pass_agrees_with_the_hooked_one_in_every_part(keys: Any, norm: LayerNorm | None) -> None:
+def test_heads_as_maps_of_a_gram_matrix_agree_in_every_part(keys: Any, norm: LayerNorm | None) -> None:
     model = random_embedded(keys, norm, seed=7)
     given = SimpleRegression(context=4).sample(5, 3).inputs(model.spec)
-    passage = run_model(model, *given)
     out, cache = HookedLinearTransformer(model).run_with_cache(*given)
-    torch.testing.assert_close(passage.prediction, out.flatten(), rtol=1e-10, atol=1e-12)
-    for layer, entry in enumerate(passage.layers):
-        names = {"hook_resid_pre": entry.before, "hook_resid_post": entry.after}
-        names["attn.hook_head_out"] = entry.parts.transpose(0, 1)
-        if norm is not None:
-            names["hook_resid_mid"] = entry.mid
-        for name, value in names.items():
-            torch.testing.assert_close(value, cache[f"blocks.{layer}.{name}"], rtol=1e-10, atol=1e-12)
+    for name, value in by_gram(model, *given).items():
+        ours = out.flatten() if name == "prediction" else cache[name]
+        torch.testing.assert_close(ours, value, rtol=1e-10, atol=1e-12)

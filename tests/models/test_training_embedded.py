@@ -147,7 +147,7 @@ def test_seeds_differ_and_layernorm_starts_as_it_is() -> None:
 def test_shipped_recipes_say_what_they_are(name: str) -> None:
     recipe = load_recipe(name)
     assert isinstance(recipe.optimiser, ManySeeds)
-    assert recipe.spec.layernorm == LayerNorm() and recipe.spec.stream == 4
+    assert recipe.spec.find(LayerNorm) == LayerNorm() and recipe.spec.stream == 4
     assert Recipe.from_dict(recipe.to_dict()) == recipe
 
 
