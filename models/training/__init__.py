@@ -7,26 +7,13 @@ A method says what a recipe for its task may state, how the weights are found, a
 (``interp.models.training.method``). Another task's method is a file that calls ``register_method``.
 """
 
-from interp.models.training import completion, embedded, search, sequences  # they register themselves
-from interp.models.training.method import METHODS, Measure, Method, Outcome, Step, method_of, register_method
+# The methods register themselves.
+from interp.models.training import completion as completion
+from interp.models.training import embedded as embedded
+from interp.models.training import search as search
+from interp.models.training import sequences as sequences
+from interp.models.training.method import Method, Step, register_method
 from interp.models.training.recipe import Recipe, load_recipe, recipe_names
 from interp.models.training.run import Trained, train
 
-__all__ = [
-    "METHODS",
-    "Measure",
-    "Method",
-    "Outcome",
-    "Recipe",
-    "Step",
-    "Trained",
-    "completion",
-    "embedded",
-    "load_recipe",
-    "method_of",
-    "recipe_names",
-    "register_method",
-    "search",
-    "sequences",
-    "train",
-]
+__all__ = ["Method", "Recipe", "Step", "Trained", "load_recipe", "recipe_names", "register_method", "train"]

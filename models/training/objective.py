@@ -25,7 +25,7 @@ from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
 from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, minimise
 
-__all__ = ["adjusted_losses", "descend", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
+__all__ = ["At", "adjusted_losses", "descend", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
 
 PATIENCE = 3  # accepted steps in a row below the tolerance that end a run
 
@@ -98,33 +98,30 @@ def _tamed(losses: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """The mean adjusted loss on a sample at one theta."""
+class At:
+    """An objective at one point: its value, and how to get its quadratic model."""
 
-    family: Parametrisation
-    sample: Sample
-    theta: Float[Tensor, "layer parameter"]
     value: float
-
-    def quadratic(self) -> Quadratic:
-        return linearise(self.family, self.theta, self.sample)
+    quadratic: Callable[[], Quadratic]
 
 
 def descend(
     family: Parametrisation,
     sample: Sample,
     start: Progress,
+    watch: Callable[[Progress], None] = lambda progress: None,
     *,
     iterations: int,
     tolerance: float,
-    watch: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Lower the mean adjusted loss on ``sample`` by Levenberg-Marquardt steps; after ``PATIENCE`` of them in a row that
     each gain less than ``tolerance`` (relative) it ends."""
     stopping = Stopping(iterations=iterations, tolerance=tolerance, patience=PATIENCE)
-    return minimise(
-        lambda theta: _Point(family, sample, theta, loss(family, theta, sample)), start, stopping, watch=watch
-    )
+
+    def objective(theta: Tensor) -> At:
+        return At(loss(family, theta, sample), lambda: linearise(family, theta, sample))
+
+    return minimise(objective, start, stopping, watch=watch)
 
 
 def linearise(family: Parametrisation, theta: Float[Tensor, "layer parameter"], sample: Sample) -> Quadratic:

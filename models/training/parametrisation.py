@@ -22,17 +22,7 @@ from torch import Tensor
 from interp.models.errors import LayoutError, did_you_mean
 from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps
 
-__all__ = [
-    "FIXED_HEADS",
-    "PARAMETRISATIONS",
-    "Dense",
-    "Diagonal",
-    "Merged",
-    "OmegaLayers",
-    "Parametrisation",
-    "balanced",
-    "parametrisation",
-]
+__all__ = ["FIXED_HEADS", "PARAMETRISATIONS", "Dense", "Diagonal", "Parametrisation", "balanced", "parametrisation"]
 
 
 class Parametrisation(ABC):

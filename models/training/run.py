@@ -65,15 +65,10 @@ def train(
         key = method.measure.key
         made["seeds"] = [{"seed": m["seed"], key: m[key]["mean"], "stderr": m[key]["stderr"]} for m in losses]
         made["seeds"].sort(key=lambda entry: entry["seed"])
-    run = {
-        "recipe": recipe.to_dict(),
-        "wall_seconds": round(journal.seconds[0], 1),
-        "cpu_seconds": round(journal.seconds[1], 1),
-        "versions": {
-            "interp-probe": interp.__version__, "torch": torch.__version__, "python": platform.python_version()
-        },
-    }  # fmt: skip
-    others = tuple(_model(recipe, other, run | facts) for other, facts in zip(outcome.others, losses, strict=True))
+    versions = {"interp-probe": interp.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    wall, cpu = journal.seconds
+    run = {"recipe": recipe.to_dict(), "wall_seconds": round(wall, 1), "cpu_seconds": round(cpu, 1)}
+    run["versions"] = versions
     trained = Trained(
         model=_model(recipe, outcome, run | made),
         measure=method.measure,
@@ -81,8 +76,8 @@ def train(
         stderr=score["stderr"],
         prompts=score["prompts"],
         effort=outcome.effort,
-        seconds=journal.seconds[0],
-        others=others,
+        seconds=wall,
+        others=tuple(_model(recipe, *other) for other in zip(outcome.others, [run | m for m in losses], strict=True)),
     )
     if not keep_record:
         journal.remove()

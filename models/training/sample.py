@@ -46,23 +46,18 @@ class Sample:
 
     def single(self) -> Sample:
         """In float32."""
-        return self._with(lambda column: column.float(), self.variances.float())
+        return dataclasses.replace(self._with(lambda column: column.float()), variances=self.variances.float())
 
-    def __getitem__(self, prompts: Tensor) -> Sample:
+    def __getitem__(self, prompts: slice | Tensor) -> Sample:
         """The prompts of these numbers."""
-        return self._with(lambda column: column[prompts], self.variances)
+        return self._with(lambda column: column[prompts])
 
-    def _with(self, change: Callable[[Tensor], Tensor], variances: Tensor) -> Sample:
-        gram, query, oracle, weight = map(change, (self.gram, self.query, self.oracle, self.weight))
-        return Sample(gram, query, oracle, weight, variances, self.sign, self.closed_form, self.cap)
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Sample:
+        columns = {name: change(getattr(self, name)) for name in ("gram", "query", "oracle", "weight")}
+        return dataclasses.replace(self, **columns)
 
     def chunks(self) -> list[Sample]:
-        columns = (self.gram, self.query, self.oracle, self.weight)
-        parts = zip(*(column.split(CHUNK) for column in columns), strict=True)
-        return [
-            Sample(gram, query, oracle, weight, self.variances, self.sign, self.closed_form, self.cap)
-            for gram, query, oracle, weight in parts
-        ]
+        return [self[first : first + CHUNK] for first in range(0, self.count, CHUNK)]
 
 
 def fresh_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: int) -> Sample:

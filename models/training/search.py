@@ -10,7 +10,7 @@ full depth the best are polished (see ``interp.models.training.polishing``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,8 +26,7 @@ from interp.models.training.adam import Moving
 from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SHARE, Model, Optimiser, one_of, ruled
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
-from interp.models.training.objective import descend as lowered
-from interp.models.training.objective import losses_of, one_core_a_chunk
+from interp.models.training.objective import descend, losses_of, one_core_a_chunk
 from interp.models.training.parametrisation import (
     FIXED_HEADS,
     PARAMETRISATIONS,
@@ -154,20 +153,18 @@ def _searched(recipe: Recipe, journal: Journal) -> Float[Tensor, "layer paramete
     family = family_of(recipe)
     small = training_sample(recipe.task, recipe.spec, optimiser.search_prompts, purpose_seed(optimiser.seed, 1))
 
-    def descend(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
-        def work(start: Progress, note: Callable[[Progress], None]) -> Progress:
-            return lowered(kind, sample, start, iterations=iterations, tolerance=optimiser.tolerance, watch=note)
-
+    def lowered(kind: Parametrisation, name: str, start: Progress, sample: Sample, iterations: int) -> Progress:
+        work = partial(descend, kind, sample, iterations=iterations, tolerance=optimiser.tolerance)
         return journal.run(name, start, work)
 
     def best(kind: Parametrisation, starts: Iterator[tuple[str, Tensor]]) -> list[Progress]:
         """A few steps from everywhere, then the most promising to the end."""
         scanned = [
-            (name, descend(kind, name, Progress(theta=theta), small, optimiser.scan_iterations))
+            (name, lowered(kind, name, Progress(theta=theta), small, optimiser.scan_iterations))
             for name, theta in starts
         ]
         front = _distinct(scanned, 2 * optimiser.keep)
-        ends = [(name, descend(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
+        ends = [(name, lowered(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
         return [end for _, end in _distinct(ends, optimiser.keep)]
 
     def grown(kind: Parametrisation, word: str) -> list[Progress]:
@@ -185,7 +182,7 @@ def _searched(recipe: Recipe, journal: Journal) -> Float[Tensor, "layer paramete
         kept = _freed(family, grown(family_of(recipe, "gd++", heads=1), "scout"), recipe.layers, optimiser.seed)
     else:
         kept = grown(family, "grow")
-    return polish(recipe, family, kept, lambda name, *rest: descend(family, name, *rest))
+    return polish(recipe, family, kept, lambda name, *rest: lowered(family, name, *rest))
 
 
 def _wandered(recipe: Recipe, family: Parametrisation, journal: Journal) -> list[Progress]:

@@ -30,13 +30,7 @@ LEG = 100  # steps between two states that can be gone on from
 
 
 def wander(
-    family: Parametrisation,
-    sample: Sample,
-    start: Moving,
-    watch: Callable[[Moving], None],
-    *,
-    steps: int,
-    seed: int,
+    family: Parametrisation, sample: Sample, start: Moving, watch: Callable[[Moving], None], *, steps: int, seed: int
 ) -> Moving:
     """``steps`` steps of Adam on batches of ``sample``. A batch that overflows float32 changes nothing. ``watch`` sees
     the state after every leg, whose loss is the mean over the leg."""

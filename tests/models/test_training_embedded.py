@@ -15,8 +15,10 @@ from interp.models.specification import LayerNorm
 from interp.models.tasks import SimpleRegression
 from interp.models.training import Recipe, Step, load_recipe, train
 from interp.models.training.adam import Moving
-from interp.models.training.embedded import ManySeeds, Shapes, initial, moved, polish, prune, relative_error
+from interp.models.training.embedded import ManySeeds, initial, moved
 from interp.models.training.run import EVALUATION_SEED
+from interp.models.training.sparse import Shapes, polish, prune, relative_error
+from interp.stats.levenberg_marquardt import Progress
 
 TASK = SimpleRegression(context=6)
 FIELDS = {
@@ -53,9 +55,11 @@ def test_a_polish_repairs_a_disturbed_construction() -> None:
     disturbed = theta * (1 + 0.05 * torch.randn(len(theta), generator=generator, dtype=theta.dtype))
     fitted, fresh = TASK.sample(512, 1), TASK.sample(512, 2)
     before = relative_error(shapes, disturbed, fresh)
-    after = relative_error(shapes, polish(shapes, disturbed, fitted, l1=0.0, iterations=25), fresh)
+    after = relative_error(
+        shapes, polish(shapes, fitted, Progress(theta=disturbed), l1=0.0, iterations=25).theta, fresh
+    )
     assert after < 0.2 * before
-    shrunk = polish(shapes, theta, fitted, l1=1e-3, iterations=10)
+    shrunk = polish(shapes, fitted, Progress(theta=theta), l1=1e-3, iterations=10).theta
     assert float(shrunk.abs().sum()) < float(theta.abs().sum())
 
 
@@ -64,10 +68,13 @@ def test_pruning_takes_out_what_is_not_needed() -> None:
     generator = torch.Generator().manual_seed(1)
     junk = theta + 1e-4 * torch.randn(len(theta), generator=generator, dtype=theta.dtype)
     fitted, checked = TASK.sample(400, 1), TASK.sample(400, 2)
-    left: list[int] = []
-    found = prune(shapes, junk, fitted, checked, iterations=2, watch=lambda count, error: left.append(count))
-    assert int((found != 0).sum()) < 0.7 * len(theta) and left == sorted(left, reverse=True)
-    assert relative_error(shapes, found, checked) <= 1.25 * relative_error(shapes, junk, checked)
+    left: list[Progress] = []
+    pruned = prune(shapes, junk, fitted, checked, Progress(theta=junk), left.append, iterations=2)
+    counts = [int((now.theta != 0).sum()) for now in left]
+    assert counts[-1] < 0.7 * len(theta) and counts == sorted(counts, reverse=True)
+    assert relative_error(shapes, pruned.theta, checked) <= 1.25 * relative_error(shapes, junk, checked)
+    resumed = prune(shapes, junk, fitted, checked, left[-2], iterations=2)  # goes on from any round
+    assert torch.equal(resumed.theta, pruned.theta) and torch.equal(left[-1].theta, pruned.theta)
 
 
 def test_pruning_ends_where_every_weight_may_go() -> None:
@@ -75,14 +82,15 @@ def test_pruning_ends_where_every_weight_may_go() -> None:
     fitted, checked = TASK.sample(50, 1), TASK.sample(50, 2)
     rounds: list[int] = []
 
-    def watch(left: int, error: float) -> None:
-        rounds.append(left)
+    def watch(now: Progress) -> None:
+        rounds.append(int((now.theta != 0).sum()))
         assert len(rounds) <= 200, "it goes on without weights"
 
     nothing = torch.zeros(shapes.count, dtype=torch.float64)  # has an error of 1, and the bar is above it
-    assert not prune(shapes, nothing, fitted, checked, iterations=0, watch=watch).any()
+    assert not prune(shapes, nothing, fitted, checked, Progress(theta=nothing), watch, iterations=0).theta.any()
     nothing[-1] = 1e-3
-    assert not prune(shapes, nothing, fitted, checked, iterations=0, watch=watch).any() and rounds == [0]
+    assert not prune(shapes, nothing, fitted, checked, Progress(theta=nothing), watch, iterations=0).theta.any()
+    assert rounds == [0]
 
 
 def test_a_seed_that_overflows_stands_still_and_the_others_move() -> None:
@@ -102,16 +110,16 @@ def test_a_run_that_was_interrupted_ends_with_the_same_weights(tmp_path: Path) -
         pass
 
     def stop(step: Step) -> None:
-        if step.name == "polish 1":
+        if step.name == "polish 1.0" and step.iteration == 2:
             raise Stop
 
     record = tmp_path / "tiny.training"
     with pytest.raises(Stop):
         train(recipe, record=record, watch=stop)
     assert record.exists()
-    seen: set[str] = set()
-    resumed = train(recipe, record=record, watch=lambda step: seen.add(step.name))
-    assert not record.exists() and "adam" not in seen and "polish 0" not in seen
+    seen: list[tuple[str, int]] = []
+    resumed = train(recipe, record=record, watch=lambda step: seen.append((step.name, step.iteration)))
+    assert not record.exists() and seen[0] == ("polish 1.1", 1)  # nothing is done twice
     expected = dict(straight.model.named())
     assert all(torch.equal(value, expected[name]) for name, value in resumed.model.named())
     assert resumed.effort == {"seeds": 2} and len(resumed.others) == 2
