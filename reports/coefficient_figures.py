@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interp.reports import findings
-from interp.reports.formula import coefficient_note
+from interp.reports.emit.html import coefficient_note
 from interp.reports.numbers import DASH, Z95, estimate, is_finite, number
 from interp.reports.plots import DIVERGING, axis, error_bars, label, layer_axis, layout, thinned
 from interp.reports.remainder_findings import drawable, error_share, preconditioner_finding

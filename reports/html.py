@@ -21,8 +21,8 @@ from interp.reports.absent import absent_parts, absent_sections, other_notes, wh
 from interp.reports.causal_figures import causal_figures
 from interp.reports.causal_findings import interventions, skipped_checks
 from interp.reports.completion_findings import completion_sentences, step_sentence
+from interp.reports.emit.html import layer_formulas
 from interp.reports.figures import figures, skipped_figures
-from interp.reports.formula import layer_formulas
 from interp.reports.heatmaps import heatmaps
 from interp.reports.loss_findings import family_error
 from interp.reports.numbers import DASH, estimate, interval, number, percent, plain
@@ -116,7 +116,7 @@ def _causal(result: Analysis | ProbeReport) -> tuple[Figure, ...]:
 
 def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
     """Template and content of the whole report."""
-    formulas, made, drawn = layer_formulas(analysis), figures(analysis), heatmaps(analysis)
+    formulas, made, drawn = layer_formulas(analysis.recovered), figures(analysis), heatmaps(analysis)
     absent = absent_sections(analysis, made, drawn.why or "")
     return "report.html", {
         "analysis": analysis,
@@ -140,7 +140,7 @@ def _analysis(analysis: Analysis) -> tuple[str, dict[str, Any]]:
         "sequences": sequence_parts(analysis),
         "heatmaps": drawn,
         "doubts": findings.remark_lines(row for row in findings.coefficient_rows(analysis) if row.live),
-        "undetermined": any(term.doubt for formula in formulas or () for term in (*formula.x, *formula.y)),
+        "undetermined": any(formula.doubts for formula in formulas),
     }
 
 
@@ -166,7 +166,6 @@ def _environment() -> Environment:
         "mathy": _mathy,
         "number": number,
         "percent": percent,
-        "typeset": _typeset,
     }
     return made
 
@@ -194,12 +193,6 @@ def _subscripts(text: str) -> Markup:
 def _formula(text: str) -> Markup:
     """A formula of a probe's target: the same, with Greek letters for their names."""
     return _mathy(re.sub(r"\b(lambda|sigma|tau|Sigma)\b", lambda m: _GREEK[m[1]], text))
-
-
-def _typeset(size: str) -> Markup:
-    """5.1e-4 with a power of ten, for a formula that is read rather than copied."""
-    mantissa, _, power = size.partition("e")
-    return Markup("{}·10<sup>{}</sup>").format(mantissa, power.replace("-", "−")) if power else escape(size)
 
 
 def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:

@@ -23,8 +23,8 @@ from interp.reports.completion_findings import (
     completion_sentences,
     law_rows,
 )
+from interp.reports.emit.html import coefficient_note
 from interp.reports.evidence_findings import evidence_sentences
-from interp.reports.formula import coefficient_note
 from interp.reports.loss_findings import family_error, loss_finding
 from interp.reports.noise_findings import filter_finding, profile_finding, shrinkage_finding, step_finding
 from interp.reports.numbers import DASH, estimate, interval, percent, rounded

@@ -10,13 +10,14 @@ import click
 
 from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
 from interp.models.errors import CheckFailed
+from interp.reports.emit import LANGUAGES, emitted
 
 __all__ = ["command"]
 
 
 @click.command("emit")
 @click.argument("checkpoint")
-@click.option("--to", "form", type=click.Choice(["numpy", "torch", "latex"]), required=True, help="What to write.")
+@click.option("--to", "form", type=click.Choice(list(LANGUAGES)), required=True, help="What to write.")
 @click.option("--out", metavar="FILE", help="Where to write it [default: to standard output].")
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
@@ -47,7 +48,6 @@ def command(
         from interp.checkpoints.opening import open_checkpoint
         from interp.models.atomic import write_atomically
         from interp.provenance import seeds_of
-        from interp.reports.emission import emitted
 
         opened = open_checkpoint(checkpoint, spec)
         found = recognize(opened, prompts, seed, progress)

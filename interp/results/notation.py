@@ -13,7 +13,7 @@ __all__ = ["MOMENTS", "PLAIN", "Notation", "equation"]
 MOMENTS: Mapping[tuple[str, str], str] = {
     ("x", "x"): "Sigma", ("x", "y"): "alpha", ("y", "y"): "lambda",
     ("phi", "phi"): "Sigma", ("phi", "y"): "alpha",
-    ("s", "before"): "B", ("before", "before"): "A",
+    ("p", "q"): "B", ("q", "q"): "A",
 }  # fmt: skip
 
 
@@ -21,13 +21,17 @@ MOMENTS: Mapping[tuple[str, str], str] = {
 class Notation:
     """``words``: templates by factor, with {0} what the factor is made of and {1} what stands to its right; "inner",
     "outer", "apply" and "transposed" are those of moments by the sizes of their channels, "moment" the name of one that
-    has none in MOMENTS. ``letters``: symbols by name."""
+    has none in MOMENTS. ``letters``: symbols by name. ``typeset`` sets a formula among words, ``prose`` the words and
+    ``name`` what is neither letter nor word, such as a channel of some file."""
 
     words: Mapping[str, str]
     letters: Mapping[str, str]
+    typeset: Callable[[str], str] = str
+    prose: Callable[[str], str] = str
+    name: Callable[[str], str] = str
 
     def letter(self, name: str) -> str:
-        return self.letters.get(name, name)
+        return self.letters[name] if name in self.letters else self.name(name)
 
     def symbol(self, name: str) -> str:
         """Of a coefficient."""

@@ -127,6 +127,12 @@ class Recovered:
             yield from ((index, term) for update in layer for term in update.terms)
 
     @property
+    def unit(self) -> float:
+        """What the channel that is read was divided by."""
+        values = (c.value for c in self.tokens if c.name == self.reads and c.content == "label")
+        return next((value for value in values if not isinstance(value, list)), 1.0)
+
+    @property
     def sizes(self) -> dict[str, int]:
         return {channel.name: channel.size for channel in self.tokens}
 
@@ -269,8 +275,8 @@ class RecoveredStep(_RecoveredSequences):
 
     def derived(self) -> Mapping[str, Any]:
         # With s_{-1} = 0, the sums over j <= t of s_j s_{j-1}^T and s_{j-1} s_{j-1}^T are B_t and A_t.
-        B, A = (Factor(name="moment", of=(channel, "before")) for channel in ("s", "before"))
-        token = Factor(name="token", of=("s",))
+        B, A = (Factor(name="moment", of=(channel, "q")) for channel in "pq")
+        token = Factor(name="token", of=("p",))
         eta = RecoveredCoefficient(value=self.eta, stderr=self.eta_stderr)
         if isinstance(self.decay, list):
             inside, decay = (Factor(name="coefficient"),), RecoveredArray(value=self.decay)
@@ -282,8 +288,8 @@ class RecoveredStep(_RecoveredSequences):
         )
         tokens = (
             Channel(name="f", content="start", size=self.dim, value=self.held),
-            Channel(name="s", content="current", size=self.dim),
-            Channel(name="before", content="previous", size=self.dim),
+            Channel(name="p", content="current", size=self.dim),
+            Channel(name="q", content="previous", size=self.dim),
         )
         return {"tokens": tokens, "updates": ((Update(channel="f", terms=terms),),)}
 

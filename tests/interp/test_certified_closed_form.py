@@ -13,7 +13,7 @@ from interp.models.skipped import Skipped
 from interp.models.tasks import SimpleRegression
 from interp.models.token_pass import predict as predicted
 from interp.models.transformer import LinearTransformer
-from interp.reports.emission import emitted
+from interp.reports.emit import emitted
 from interp.results import RecoveredDescent, RecoveredForm
 
 PROMPTS = 512

@@ -11,7 +11,7 @@ from interp.certificate import certify, recognize
 from interp.models.gram import forward, head_layers
 from interp.models.skipped import Skipped
 from interp.models.tasks import MatrixCompletion
-from interp.reports.emission import emitted
+from interp.reports.emit import emitted
 from interp.results import RecoveredCompletion
 
 PROMPTS = 256

@@ -16,7 +16,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
 from interp.models.token_pass import run, states
 from interp.models.transformer import LinearTransformer
-from interp.reports.emission import emitted
+from interp.reports.emit import emitted
 from interp.results import RecoveredHeads, RecoveredStep
 
 SEQUENCES = 128

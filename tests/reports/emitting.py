@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from interp.reports.emission import emitted
+from interp.reports.emit import emitted
 from interp.results import Certificate, CheckpointInfo, Disagreement, RecoveredAlgorithm
 
 HOSTILE = '"""\nimport os; os.abort()\n\\end{document} \\input{x} $ % & # _ ^ ~ {} é \x1b[31m'

@@ -47,7 +47,7 @@ def test_results_that_do_not_hold_it_say_nothing_of_it() -> None:
     [
         ("sketch", [[1.0], [0.0]], "Π′ Σ Π <i>x<sub>i</sub></i>"),
         ("sketch", None, "Π Σ Π <i>x<sub>i</sub></i>"),
-        ("machines", None, "Σ<sub>μμ</sub> <i>x<sub>i</sub></i>"),
+        ("machines", None, "(<i>M</i> ⊙ Σ) <i>x<sub>i</sub></i>"),
         ("full", None, "Σ <i>x<sub>i</sub></i>"),
     ],
 )
@@ -55,10 +55,16 @@ def test_the_formulas_of_a_page_are_those_of_its_regime(regime: str, written: ob
     base = synthetic_analyses.analysis()
     assert base.recovered is not None
     fields = {field.name: getattr(base.recovered, field.name) for field in dataclasses.fields(base.recovered)}
-    recovered = RecoveredCompletion(**fields, outputs=2, algorithm="gd++", written=(written,))  # type: ignore[arg-type]
+    layers = len(base.recovered.updates)
+    fields |= {
+        "outputs": 2, "algorithm": "gd++", "prompt": "completion", "written": (written,) * layers,
+        "sketches": ([[0.0], [1.0]],) * layers * (regime == "sketch"),
+        "machines": ((0,), (1,)) if regime == "machines" else (),
+    }  # fmt: skip
+    recovered = RecoveredCompletion(**fields)
     page = render_report(replace(base, recovered=recovered, completion=completion(regime))).text
-    assert f"&nbsp;{formula}" in page
-    assert ("⟨α, Π <i>x<sub>i</sub></i>⟩" in page) is (regime == "sketch")
+    assert f"\xa0{formula}" in page
+    assert ("α<sup>T</sup> Π <i>x<sub>i</sub></i>" in page) is (regime == "sketch")
     assert ("Π′ Σ" in page) is (written is not None)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.reports.emission import emitted
+from interp.reports.emit import emitted
 from interp.results import Certificate, RecoveredDescent, RecoveredForm
 
 CONTEXT = 6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.reports.emission import emitted
+from interp.reports.emit import emitted
 from interp.results import Certificate, RecoveredHeads, RecoveredStep
 
 DIM, LENGTH = 2, 5
@@ -118,7 +118,7 @@ def test_torch_can_be_mapped() -> None:
 
 
 def test_the_clip_is_spoken_of() -> None:
-    assert "clipped to +-5 after every layer, as in the network" in emitted(certificate(heads()), "numpy")
+    assert "clipped to +-4 after every layer, as in the network" in emitted(certificate(heads()), "numpy")
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 import synthetic_analyses
 import synthetic_kinds
 
 from interp.reports import findings
-from interp.reports.formula import coefficient_note, layer_formulas
+from interp.reports.emit.html import coefficient_note, layer_formulas
 from interp.reports.loss_findings import depth_finding, loss_finding
 from interp.reports.task_in_words import task_in_words
-from interp.results import Analysis, Coefficient, Loss
+from interp.results import Analysis, Coefficient, Loss, RecoveredOmegas
 
 CLEAR = Coefficient(weight=-0.02, output=-0.021, stderr=0.0005, refit=-0.0205, refit_stderr=0.0003, live=True)
 
@@ -157,29 +158,31 @@ def test_every_sentence_can_be_made_of_every_analysis(any_analysis: Analysis) ->
             assert isinstance(sentence(any_analysis), str)
 
 
+def numbers(line: str) -> list[float]:
+    """Those of a formula, without the tags: 5.1·10−4 is one."""
+    text = re.sub(r"<sub>.*?</sub>|<[^>]*>", "", line).replace("·10", "e").replace("−", "-").replace("\xa0", " ")
+    return [float(n.replace(" ", "")) for n in re.findall(r"(?:- )?\b\d[\d.]*(?:e-?\d+)?", text)]
+
+
 def test_the_formula_has_the_numbers_of_the_recovered_algorithm() -> None:
     analysis = synthetic_analyses.analysis()
-    formulas = layer_formulas(analysis)
-    assert formulas is not None and analysis.recovered is not None
+    assert isinstance(analysis.recovered, RecoveredOmegas)
+    formulas = layer_formulas(analysis.recovered)
     for formula, layer in zip(formulas, analysis.recovered.layers, strict=True):
-        terms = {term.key: term for term in (*formula.x, *formula.y)}
-        assert set(terms) == set(layer.coefficients)
-        for key, term in terms.items():
-            assert float(f"{term.sign}{term.size}") == pytest.approx(layer.coefficients[key].value, rel=0.05)
-    assert all(t.key.startswith("x") for f in formulas for t in f.x)
+        shown = [number for line in formula.lines for number in numbers(line)]
+        assert shown == pytest.approx([c.value for c in layer.coefficients.values()], rel=0.05)
+        assert len(formula.lines) == len({name[0] for name in layer.coefficients})
 
 
 def test_the_formula_marks_what_the_data_do_not_determine() -> None:
-    formulas = layer_formulas(synthetic_analyses.disagreeing())
-    assert formulas is not None
-    doubted = [(f.index, t.key) for f in formulas for t in (*f.x, *f.y) if t.doubt]
-    assert doubted == [(0, "xy")]
+    formulas = layer_formulas(synthetic_analyses.disagreeing().recovered)
+    assert [len(formula.doubts) for formula in formulas] == [1, *[0] * (len(formulas) - 1)]
+    assert "".join(line for formula in formulas for line in formula.lines).count("<sup>?</sup>") == 1
 
 
 def test_the_formula_has_only_the_terms_of_its_family() -> None:
-    formulas = layer_formulas(synthetic_analyses.refused())
-    assert formulas is not None
-    assert {t.key for f in formulas for t in (*f.x, *f.y)} == {"yx"}
+    formulas = layer_formulas(synthetic_analyses.refused().recovered)
+    assert formulas and all(len(formula.lines) == 1 and len(numbers(formula.lines[0])) == 1 for formula in formulas)
 
 
 def test_the_formula_is_that_of_the_family_where_the_layers_show_another_fit() -> None:
@@ -190,12 +193,12 @@ def test_the_formula_is_that_of_the_family_where_the_layers_show_another_fit() -
         dataclasses.replace(layer, omega={**layer.omega, "yx": dataclasses.replace(layer.omega["yx"], **loose)})
         for layer in base.layers
     )
-    assert layer_formulas(dataclasses.replace(base, layers=layers)) == layer_formulas(base)
+    assert layer_formulas(dataclasses.replace(base, layers=layers).recovered) == layer_formulas(base.recovered)
 
 
 @pytest.mark.parametrize("kind", ["unrecognized", "empty", "all-none"])
 def test_no_formula_without_a_family(kind: str) -> None:
-    assert layer_formulas(synthetic_kinds.many()[kind]) is None
+    assert layer_formulas(synthetic_kinds.many()[kind].recovered) == ()
 
 
 @pytest.mark.parametrize(
