@@ -31,8 +31,7 @@ def _typeset(formula: str) -> Markup:
 
 HTML = Notation(
     words={
-        **PLAIN.words, "token": "{0}_i", "outer": "{1} {0}", "sum": "s ∑_j {0}_j {1}_jᵀ",
-        "times": "{0}\N{NO-BREAK SPACE}{1}", "trace": "tr({0}) {1}",
+        **PLAIN.words, "token": "{0}_i", "outer": "{1} {0}", "sum": "s ∑_j {0}_j {1}_jᵀ", "trace": "tr({0}) {1}",
         "products": "s ∑ {0}[a, b, g, e] ∑_j e_j[b] ⟨e_j[g], e[e]⟩",
     },
     letters=PLAIN.letters,

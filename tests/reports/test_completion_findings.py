@@ -63,7 +63,7 @@ def test_the_formulas_of_a_page_are_those_of_its_regime(regime: str, written: ob
     }  # fmt: skip
     recovered = RecoveredCompletion(**fields)
     page = render_report(replace(base, recovered=recovered, completion=completion(regime))).text
-    assert f"\xa0{formula}" in page
+    assert f" {formula}" in page
     assert ("α<sup>T</sup> Π <i>x<sub>i</sub></i>" in page) is (regime == "sketch")
     assert ("Π′ Σ" in page) is (written is not None)
 
