@@ -115,3 +115,10 @@ def test_nothing_prints():
         for node in ast.walk(tree):
             printing = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
             assert not printing, f"{name} line {getattr(node, 'lineno', 0)} calls print"
+
+
+def test_the_papers_are_imported_by_the_command_line_alone():
+    users = importers("interp.papers")
+    assert {room(name) for name in users} == {"interp.papers", "interp.cli"}
+    used = [name for name in imports("interp.cli.reproduce") if within(name, "interp.papers")]
+    assert {name.rpartition(".")[0] for name in used} == {"interp.papers.paper"}  # no paper is known to it by name

@@ -1,131 +1,108 @@
-"""``interp-probe reproduce``: a paper's table, the paper's figures beside ours."""
+"""``interp-probe reproduce``: a paper's figures beside ours."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from interp.cli.running import expect_writable, progress_line
-from interp.models.errors import UsageError
+from interp.cli.running import expect_writable, progress_line, run_command, use_one_thread
+from interp.papers.paper import Paper, about, make_anew, paper_named, paper_names, shipped_results
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from interp.reports.page import Page
+    from interp.results import Section, Table
 
 __all__ = ["command"]
 
+WIDE = 40  # characters of a cell that holds a sentence
+_HELP = "Reproduce the figures of a PAPER. Cells that --cells may name are said with each."
 
-@click.command("reproduce")
-@click.argument("paper", type=click.Choice(["closed-form", "eagle", "mesa", "versatile"]))
+
+@click.command("reproduce", help="\n\n".join((_HELP, *(f"{name}: {about(name)}" for name in paper_names()))))
+@click.argument("paper", type=click.Choice(paper_names()))
 @click.option(
     "--cells",
     metavar="NAMES",
     help="Make these anew, e.g. diag-l4-u5,gdpp-l2-c13, or 'all'. Without it: show what ships.",
 )
 @click.option("--out", metavar="RESULTS.json", help="Where results are kept [default: PAPER.json].")
-@click.option("--report", metavar="OUT.html", help="closed-form, eagle, mesa: also write the curves as a page.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+@click.option("--report", metavar="OUT.html", help="Also write the tables and curves as a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 def command(paper: str, cells: str | None, out: str | None, report: str | None, as_json: bool) -> None:
-    """Reproduce the figures of a PAPER: versatile (Vladymyrov et al. 2024, noisy in-context regression, Table 1),
-    closed-form (Hagiwara 2026, simple regression by LayerNorm) or mesa (von Oswald et al. 2023, linear dynamics; cells
-    are the groups losses, compression and probes, measured on the models that ship, and training, half an hour).
-
-    In versatile a cell is FAMILY-lDEPTH-NOISE: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise), c13 or c135
-    (levels). Cells that the results file already holds are not trained again, an interrupted cell goes on where it
-    stopped, and each trained model is written beside the results.
-
-    In eagle (Lutz et al. 2025, matrix completion) it is a part: layers (minutes), iterations, tail, distributed,
-    sketched or timing. Those of closed-form are construction (measured, not trained), context and all (twelve seeds
-    each).
-    """
-    out = f"{paper}.json" if out is None else out
-    if paper == "closed-form":
-        from interp.papers.reproduce_closed_form import reproduce_closed_form
-
-        reproduce_closed_form(cells, out, report, as_json)
-        return
-    if paper == "eagle":
-        from interp.papers.reproduce_eagle import reproduce_eagle
-
-        reproduce_eagle(cells, Path(out), report, as_json)
-        return
-    if paper == "mesa":
-        from interp.papers.reproduce_mesa import reproduce_mesa
-
-        reproduce_mesa(cells, Path(out), report, as_json)
-        return
+    target = Path(out or f"{paper}.json")
     if report is not None:
-        raise UsageError(f"--report is for closed-form, eagle and mesa, expected none for {paper}")
-    if cells is None:
-        from interp.papers.versatile import shipped_results
-
-        rows = shipped_results()
-    else:
-        rows = _train(cells, Path(out))
-    table = [_row(name, entry) for name, entry in rows.items()]
-    if as_json:
-        click.echo(
-            json.dumps({"paper": paper, "unit": "half the mean squared error above the oracle's", "cells": table})
-        )
-        return
-    _print(table)
-    if cells is not None:
-        click.echo(f"\nResults: {out}")
-
-
-def _train(names: str, out: Path) -> dict[str, dict[str, Any]]:
+        expect_writable("--report", report)
     with progress_line() as progress:
         progress("loading")
-        from interp.checkpoints.canonical import write_checkpoint
-        from interp.papers.versatile import cells, run_cells
-
-        wanted = cells() if names == "all" else cells(name.strip() for name in names.split(",") if name.strip())
-        expect_writable("--out", out)
-        rows = run_cells(
-            wanted,
-            out,
-            keep=lambda cell, trained: write_checkpoint(trained.model, out.with_name(f"{cell.name}.safetensors")),
-            watch=lambda cell, step: progress(
-                f"{cell.name}, {step.name}: iteration {step.iteration}, adjusted loss {step.loss:.4g}"
-            ),
-        )
-    return {cell.name: rows[cell.name] for cell in wanted}
-
-
-def _row(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    ours = entry["adjusted_loss"]
-    return {
-        "cell": name,
-        "paper": entry["paper"],
-        "ours": ours["mean"],
-        "stderr": ours["stderr"],
-        "ratio": ours["mean"] / entry["paper"],
-        "ratio_stderr": ours["stderr"] / entry["paper"],
-        "within_bar": ours["mean"] <= entry["bar"],
-        "wall_seconds": entry["wall_seconds"],
-    }
+        reproduced = paper_named(paper)
+        if cells is None:
+            results = shipped_results(paper)
+        else:
+            wanted = reproduced.chosen(cells)
+            expect_writable("--out", target)
+            use_one_thread()
+            results = make_anew(reproduced, wanted, target, progress)
+        sections = reproduced.sections(results)
+        if report is not None:
+            progress("writing the report")
+            recorded = [entry["provenance"] for entry in results.values() if "provenance" in entry]
+            _page(reproduced, sections, dict(recorded[0]) if recorded else {}).write(report)
+    if as_json:
+        click.echo(json.dumps({"paper": paper, **reproduced.document(results)}, allow_nan=False))
+        return
+    _print(sections)
+    for name, value in (("Results", target if cells is not None else None), ("Report", report)):
+        if value is not None:
+            click.echo(f"\n{name}: {value}")
 
 
-def _print(table: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _page(paper: Paper, sections: Sequence[Section], recorded: dict[str, object]) -> Page:
+    from interp.reports.html import render_figures
 
-    shown = Table(
-        box=None, title="Half the mean squared error above the oracle's, on fresh prompts", title_justify="left"
+    tables = [section for section in sections if section.figure is None]
+    return render_figures(
+        paper.title,
+        [section.figure for section in sections if section.figure is not None],
+        source=paper.source,
+        found=[section.finding for section in tables if section.finding],
+        parts=tables,
+        command=run_command(),
+        recorded={"measured with": {key: value for key, value in recorded.items() if key != "recipe"}},
     )
-    for heading in ("cell", "paper", "ours ± stderr", "ratio ± stderr", "within bar", "seconds"):
-        shown.add_column(heading, justify="left" if heading == "cell" else "right", no_wrap=True)
-    for row in table:
-        shown.add_row(
-            row["cell"],
-            f"{row['paper']:.3g}",
-            f"{row['ours']:.3g} ± {row['stderr']:.1g}",
-            f"{row['ratio']:.3g} ± {row['ratio_stderr']:.1g}",
-            "yes" if row["within_bar"] else "no",
-            f"{row['wall_seconds']:.0f}",
-        )
-    Console().print(shown)
-    met = sum(row["within_bar"] for row in table)
-    click.echo(
-        f"\n{met} of {len(table)} cells are within the bar: the paper's figure plus 5 % plus 0.002 (u0: three times)."
-    )
+
+
+def _print(sections: Sequence[Section]) -> None:
+    from rich.console import Console, Group
+
+    from interp.reports.terminal_layout import items, section, show
+
+    console = Console(highlight=False)
+    for part in sections:
+        tables = _tables(part.table, console.width - 2) if part.table is not None else ()
+        notes = [items(part.notes)] if part.notes else []
+        show(Group(*section(part.title, part.finding, *tables, *notes)), console)
+
+
+def _tables(table: Table, width: int) -> Iterator[RenderableType]:
+    """In a line each; one that is too wide is divided, and every part begins with the first two columns, which say what
+    a row is. A column of sentences is wrapped instead."""
+    from interp.reports.terminal_layout import Columns
+
+    taken = [2 + max(map(len, column)) for column in zip(table.header, *table.rows, strict=True)]
+    widest = max(range(len(taken)), key=taken.__getitem__)
+    parts = [[0, 1]]
+    for k in range(2, len(taken)):
+        if taken[widest] < WIDE and len(parts[-1]) > 2 and sum(taken[i] for i in (*parts[-1], k)) > width + 2:
+            parts.append([0, 1])
+        parts[-1].append(k)
+    for part in parts:
+        shown = Columns(*((table.header[k], "left") for k in part), wraps=widest if taken[widest] >= WIDE else None)
+        for row in table.rows:
+            shown.add(*(row[k] for k in part))
+        yield shown

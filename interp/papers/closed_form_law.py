@@ -23,7 +23,7 @@ from interp.models.tasks import SimplePrompts, SimpleRegression
 from interp.models.token_pass import predict
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["ConstructionError", "Law", "LawPoint", "construction_errors", "fit_law", "law_points"]
+__all__ = ["ConstructionError", "Law", "LawPoint", "construction_errors", "fit_law", "law_errors", "law_points"]
 
 TERMS = ("1/K", "1/r^2", "1/G", "r/(K G)")
 GRID = {"K": (10.0, 30.0, 100.0, 1e3, 1e4), "r": (10.0, 30.0, 100.0, 1e3, 1e4), "G/r": (1.0, 10.0, 100.0, 1e4, 1e6)}
@@ -102,6 +102,11 @@ def law_points(keys: Keys, context: int = 20, seed: int = 0) -> tuple[LawPoint, 
 
 def _terms(points: Sequence[LawPoint]) -> Float[np.ndarray, "point 4"]:
     return np.array([[1 / p.K, 1 / p.r**2, 1 / p.G, p.r / (p.K * p.G)] for p in points])
+
+
+def law_errors(coefficients: Sequence[float], points: Sequence[LawPoint]) -> list[float]:
+    """The error by the law."""
+    return np.sqrt(((_terms(points) * np.asarray(coefficients)) ** 2).sum(1)).tolist()
 
 
 def fit_law(points: Sequence[LawPoint], keys: str) -> Law:

@@ -1,18 +1,18 @@
-"""The tables of "Linear Transformers Implicitly Discover Unified Numerical Algorithms", measured here.
+"""The tables of "Linear Transformers Implicitly Discover Unified Numerical Algorithms" (Lutz et al. 2025): matrix
+completion. Cells are layers (minutes), iterations, tail, distributed, sketched and timing.
 
-Lutz et al., arXiv 2509.19702: Table 1 and figures 3, 6, 7 and 8, Table 2. Every part is a list of rows, each a mapping
-with what was measured, the paper's figure where it has one, and their ratio. No curve of the paper's figures was
-available, only what its text and tables say.
+Table 1, figures 3, 6, 7 and 8, and Table 2. Every cell has a list of rows, each a mapping with what was measured, the
+paper's figure where it has one, and their ratio. No curve of the paper's figures was available, only what its text and
+tables say.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Callable, Mapping
-from importlib import resources
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,14 @@ import interp
 from interp.analysis import analyse
 from interp.checkpoints.opening import open_checkpoint
 from interp.checkpoints.zoo import zoo_names
+from interp.papers.eagle_figures import eagle_sections
+from interp.papers.paper import Paper, Progress
+from interp.results import Section
 from interp.solvers.completion import counts, curves, planted_completion
 from interp.solvers.conjugate_gradients import one_by_one
 from interp.solvers.eagle import diversity, eagle, estimate, machines, random_sketches
 
-__all__ = ["PARTS", "measure", "shipped_tables"]
+__all__ = ["PAPER"]
 
 # Table 1: mean squared entry of (transformer - EAGLE) after 0..4 layers, 10 seeds.
 PAPER_LAYERS = {
@@ -222,24 +225,33 @@ PARTS: Mapping[str, Callable[[], list[Row]]] = {
 }
 
 
-def measure(part: str) -> Row:
-    """A part's title, its rows, what they cost and what they were measured with."""
-    started = time.process_time()
-    rows = PARTS[part]()
-    return {
-        "title": " ".join((PARTS[part].__doc__ or "").split()),
-        "rows": rows,
-        "cpu_seconds": round(time.process_time() - started, 1),
-        "provenance": {
-            "interp-probe": interp.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "processor": platform.machine(),
-        },
-    }
+class Eagle(Paper):
+    name = "eagle"
+    title = "EAGLE: the solver and the trained networks"
+    source = "Lutz et al., arXiv 2509.19702 (NeurIPS 2025)"
+    cells = tuple(PARTS)
+
+    def measure(self, cell: str, out: Path, progress: Progress) -> Row:
+        """What the cell is, its rows, what they cost and what they were measured with."""
+        started = time.process_time()
+        rows = PARTS[cell]()
+        return {
+            "title": " ".join((PARTS[cell].__doc__ or "").split()),
+            "rows": rows,
+            "cpu_seconds": round(time.process_time() - started, 1),
+            "provenance": {
+                "interp-probe": interp.__version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "processor": platform.machine(),
+            },
+        }
+
+    def document(self, results: Mapping[str, Any]) -> Row:
+        return {"tables": dict(results)}
+
+    def sections(self, results: Mapping[str, Any]) -> list[Section]:
+        return eagle_sections(results)
 
 
-def shipped_tables() -> dict[str, Row]:
-    """What ships, by part."""
-    folder = resources.files("interp.papers")
-    return json.loads((folder / "results" / "eagle.json").read_text(encoding="utf-8"))
+PAPER = Eagle()

@@ -7,20 +7,19 @@ alone, numbers fitted again, and the way from the network to its block means in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
-from interp.algebra.channels import block_means
 from interp.evidence.sparse_heads import costs, dearest, refitted
-from interp.families.channel_heads import BlockHeads, free_numbers, live_channels
-from interp.identify.sequence_identification import FEW, Subject, chunk_of, predict_in_chunks, run_half
-from interp.models.tasks import DynamicsPrompts
-from interp.papers.mesa_rows import half_errors, row, subject_of
+from interp.families.channel_heads import free_numbers, live_channels
+from interp.identify.sequence_identification import FEW, Subject, run_half
+from interp.papers.comparison import row
+from interp.papers.mesa_networks import losses, means, mixed, subject_of
+from interp.papers.paper import Progress
 from interp.stats.averages import mean_with_error, ratio_with_error
 
-__all__ = ["BAR", "COMPARED", "compression_rows", "mixed", "network_rows"]
+__all__ = ["BAR", "COMPARED", "compression_rows", "network_rows"]
 
 BAR = 1.05  # a compressed or interpolated network may have 5 % more than the loss of its own network
 NETWORKS = ("lsa-1", "lsa-2", "lsa-4", "lsa-6", "lsa-6-key-40")
@@ -30,14 +29,7 @@ FITTED, COMPARED = 96, 1024  # sequences that numbers are fitted to, and that ra
 ALPHAS = (0.1, 0.25, 0.75, 0.9)  # beside the half and the whole
 
 
-def mixed(subject: Subject, heads: BlockHeads, alpha: float) -> tuple[Tensor, Tensor]:
-    """(1 - alpha) network + alpha heads, in the products Q and P of every head."""
-    model = subject.model
-    Q, P = heads.weights(subject.size)
-    return (1.0 - alpha) * model.Q + alpha * Q, (1.0 - alpha) * model.P + alpha * P
-
-
-def compression_rows(seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def compression_rows(seed: int, progress: Progress) -> list[dict[str, Any]]:
     """Every network; ``ours`` is a ratio of losses, ``loss`` the loss itself."""
     rows = []
     for name in NETWORKS:
@@ -47,23 +39,19 @@ def compression_rows(seed: int, progress: Callable[[str], None]) -> list[dict[st
     return rows
 
 
-def network_rows(
-    name: str, subject: Subject, sequences: int, seed: int, progress: Callable[[str], None]
-) -> list[dict[str, Any]]:
+def network_rows(name: str, subject: Subject, sequences: int, seed: int, progress: Progress) -> list[dict[str, Any]]:
     """Fitted and ranked on FITTED sequences, scored on ``sequences`` others."""
     model, spec = subject.model, subject.spec
     fitted, _ = run_half(model, subject.task.sample(FITTED, seed + 2))
     drawn = subject.task.sample(sequences, seed + 1)
-    tokens = drawn.inputs(spec)[0]
-    own = _losses(subject, model.Q, model.P, drawn, tokens)
-    blocks = BlockHeads(block_means(model.Q, subject.size), block_means(model.P, subject.size))
+    whole, blocks = losses(subject, model.Q, model.P, drawn), means(subject)
     heads = model.layers * model.heads
     rows = []
 
     def add(words: str, judged: bool, Q: Tensor, P: Tensor, **more: Any) -> None:
-        losses = _losses(subject, Q, P, drawn, tokens)
-        ratio, stderr = ratio_with_error(losses, own)
-        loss, _ = mean_with_error(losses)
+        replaced = losses(subject, Q, P, drawn)
+        ratio, stderr = ratio_with_error(replaced, whole)
+        loss, _ = mean_with_error(replaced)
         rows.append(
             row(
                 f"{name}, {words}", 1.0 if judged else None, ratio, stderr, BAR if judged else None,
@@ -78,9 +66,9 @@ def network_rows(
         add(f"interpolated, alpha {alpha}", False, *mixed(subject, blocks, alpha), kind="interpolated", alpha=alpha)
     progress(f"{name}: what its numbers cost")
     free = free_numbers(live_channels(spec, model.Q, model.P, fitted.tokens[:FEW], subject.size), model.heads)
-    known = costs(subject, blocks, free, fitted, seed)
+    ranking = costs(subject, blocks, free, fitted, seed)
     for size in FEWER:
-        few, _ = dearest(blocks, known, size * heads)
+        few, _ = dearest(blocks, ranking, size * heads)
         made = few.heads.weights(subject.size)
         add(f"block means, {size} per head", False, *made, kind="published", per_head=size, numbers=few.numbers)
     for size, few in refitted(subject, blocks, free, fitted, (ALL, *FEWER), seed):
@@ -88,7 +76,3 @@ def network_rows(
         made = few.heads.weights(subject.size)
         add(f"refitted, {size} per head", False, *made, kind="refit", per_head=size, numbers=few.numbers)
     return rows
-
-
-def _losses(subject: Subject, Q: Tensor, P: Tensor, drawn: DynamicsPrompts, tokens: Tensor) -> Tensor:
-    return half_errors(predict_in_chunks(subject.spec, Q, P, tokens, chunk_of(subject.model, drawn.context)), drawn)

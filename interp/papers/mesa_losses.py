@@ -5,15 +5,15 @@ The comparator of proposition 2 leaves the newest pair of states out, as the aut
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interp.identify.sequence_identification import chunk_of, predict_in_chunks
 from interp.models.tasks import LinearDynamics
-from interp.papers.mesa_rows import MISSING, half_errors, row, subject_of
+from interp.papers.comparison import row
+from interp.papers.mesa_networks import MISSING, half_errors, losses, subject_of
+from interp.papers.paper import Progress
 from interp.solvers.next_state import PUBLISHED_ALPHA, PUBLISHED_BETA, Pairs
 from interp.stats.averages import mean_with_error
 
@@ -29,7 +29,7 @@ PAPER = {
 CHUNK = 256  # sequences
 
 
-def loss_rows(sequences: int, seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def loss_rows(sequences: int, seed: int, progress: Progress) -> list[dict[str, Any]]:
     """All networks and comparators on the same fresh sequences."""
     drawn = TASK.sample(sequences, seed)
     rows = []
@@ -39,9 +39,7 @@ def loss_rows(sequences: int, seed: int, progress: Callable[[str], None]) -> lis
         if subject is None:
             rows.append(row(name, PAPER[name], None, None, BAR, why=MISSING))
             continue
-        model, spec = subject.model, subject.spec
-        prediction = predict_in_chunks(spec, model.Q, model.P, drawn.inputs(spec)[0], chunk_of(model, drawn.context))
-        mean, stderr = mean_with_error(half_errors(prediction, drawn))
+        mean, stderr = mean_with_error(losses(subject, subject.model.Q, subject.model.P, drawn))
         rows.append(row(name, PAPER[name], mean, stderr, BAR))
     progress("the losses of the comparators")
     parts: dict[str, list[Tensor]] = {}

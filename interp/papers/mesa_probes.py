@@ -13,7 +13,7 @@ claims is that of six steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,9 @@ import torch
 from interp.evidence.probing import probe_model
 from interp.evidence.published import mesa_scores
 from interp.identify.sequence_identification import Subject
-from interp.papers.mesa_rows import MISSING, row, subject_of
+from interp.papers.comparison import row
+from interp.papers.mesa_networks import MISSING, subject_of
+from interp.papers.paper import Progress
 from interp.probes.targets import NEXT, PUBLISHED, find_targets
 from interp.results import ProbeScore
 
@@ -55,7 +57,7 @@ CHANCE = 0.05  # a smaller R^2 is chance
 FALL = 0.02  # a smaller fall of R^2 from one layer, or position, to the next is none
 
 
-def probe_rows(seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def probe_rows(seed: int, progress: Progress) -> list[dict[str, Any]]:
     """Of every network that ships, then what they show."""
     rows = []
     for name in NETWORKS:
@@ -74,7 +76,7 @@ def network_rows(
     prompts: int,
     seeds: Sequence[int],
     seed: int,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """One row for every target, position and number of layers run."""
     model, task = subject.model, subject.task
@@ -112,17 +114,17 @@ def _row(name: str, found: ProbeScore, errors: Sequence[float]) -> dict[str, Any
 def claims(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What the probes are said to show, held against the held-out scores: ``ours`` is the figure that decides,
     ``within_bar`` whether it holds."""
-    known = {(r["network"], r["target"], r["position"], r["layer"]): r for r in rows if "target" in r}
-    return [claim for name in dict.fromkeys(network for network, *_ in known) for claim in _claims_of(name, known)]
+    scores = {(r["network"], r["target"], r["position"], r["layer"]): r for r in rows if "target" in r}
+    return [claim for name in dict.fromkeys(network for network, *_ in scores) for claim in _claims_of(name, scores)]
 
 
-def _claims_of(name: str, known: Mapping[tuple[str, str, int, int], Mapping[str, Any]]) -> list[dict[str, Any]]:
-    layers = sorted({layer for network, *_, layer in known if network == name})
-    places = sorted({place for network, _, place, _ in known if network == name})
+def _claims_of(name: str, scores: Mapping[tuple[str, str, int, int], Mapping[str, Any]]) -> list[dict[str, Any]]:
+    layers = sorted({layer for network, *_, layer in scores if network == name})
+    places = sorted({place for network, _, place, _ in scores if network == name})
     out: list[dict[str, Any]] = []
 
     def r2(target: str, place: int, layer: int) -> float:
-        value = known[name, target, place, layer]["r2"]
+        value = scores[name, target, place, layer]["r2"]
         return float("-inf") if value is None else value
 
     def claim(words: str, figure: float, holds: bool) -> None:
@@ -133,14 +135,14 @@ def _claims_of(name: str, known: Mapping[tuple[str, str, int, int], Mapping[str,
     if name not in (FIXED, CONTRACTING):
         for place in places:
             step = _least_step([r2(NEXT, place, layer) for layer in layers])
-            low = known[name, NEXT, place, layers[-1]]["above_inputs_ci"][0]
+            low = scores[name, NEXT, place, layers[-1]]["above_inputs_ci"][0]
             rises = step > -FALL and low is not None and low > 0
             claim(f"the next state rises with depth at t = {place} (least step of R²)", step, rises)
         step = _least_step([r2(NEXT, place, layers[-1]) for place in places])
         claim("the next state rises with the position (least step of R²)", step, step > -FALL)
         most = max(r2(NEXT, place, 0) for place in places)
         claim("the next state is not in the inputs (largest R²)", most, most < CHANCE)
-        most = max(known[name, NEXT, place, layer]["untrained"] or 0.0 for place in places for layer in layers)
+        most = max(scores[name, NEXT, place, layer]["untrained"] or 0.0 for place in places for layer in layers)
         claim("nor in untrained networks (largest R²)", most, most < CHANCE)
     if name == FIXED:
         least = min(r2(NEXT, place, 0) for place in places)
@@ -150,7 +152,7 @@ def _claims_of(name: str, known: Mapping[tuple[str, str, int, int], Mapping[str,
         claim("the preconditioned state is flat (largest rise of R²)", max(rises), max(rises) < CHANCE)
     else:
         claim("the preconditioned state rises from the inputs (least rise of R²)", min(rises), min(rises) > CHANCE)
-    strange = max(entry["shuffled"] or 0.0 for key, entry in known.items() if key[0] == name)
+    strange = max(entry["shuffled"] or 0.0 for key, entry in scores.items() if key[0] == name)
     claim("targets of other sequences are at chance (largest R²)", strange, strange < CHANCE)
     return out
 

@@ -7,23 +7,24 @@ two trainings are one here. Beside that, the block means of the network as it is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interp.algebra.channels import block_means
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
 from interp.families.channel_heads import BlockHeads
-from interp.identify.sequence_identification import Subject, chunk_of, predict_in_chunks
+from interp.identify.sequence_identification import Subject
+from interp.models.tasks import DynamicsPrompts
 from interp.models.training import Recipe, Step, load_recipe, train
 from interp.models.training.sequences import products
 from interp.models.transformer import LinearTransformer
-from interp.papers.mesa_compression import BAR, COMPARED, mixed
-from interp.papers.mesa_rows import half_errors, row
+from interp.papers.comparison import row
+from interp.papers.mesa_compression import BAR, COMPARED
+from interp.papers.mesa_networks import losses, means, mixed
+from interp.papers.paper import Progress
 from interp.stats.averages import mean_with_error, ratio_with_error
 
 __all__ = ["curve_rows", "trained_along", "training_rows"]
@@ -32,16 +33,14 @@ RECIPE = "lsa-6-key-40"
 EVERY = 250  # steps
 
 
-def training_rows(out: Path, seed: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def training_rows(out: Path, seed: int, progress: Progress) -> list[dict[str, Any]]:
     """Trained anew, unless the networks of a training by the same recipe lie beside ``out``."""
     recipe = load_recipe(RECIPE)
     networks = trained_along(recipe, out.with_name(f"{RECIPE}-training"), EVERY, progress)
     return curve_rows(RECIPE, recipe, networks, COMPARED, seed, progress)
 
 
-def trained_along(
-    recipe: Recipe, folder: Path, every: int, progress: Callable[[str], None]
-) -> dict[int, LinearTransformer]:
+def trained_along(recipe: Recipe, folder: Path, every: int, progress: Progress) -> dict[int, LinearTransformer]:
     """The network every so many steps, from 0 to the last. They are kept in ``folder``, from which an interrupted
     training goes on."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,59 +73,50 @@ def curve_rows(
     networks: dict[int, LinearTransformer],
     sequences: int,
     seed: int,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """Losses on the same fresh sequences at every step, then the ratios at the last, then layer by layer."""
     drawn = recipe.task.sample(sequences, seed + 3)
-    tokens = drawn.inputs(recipe.spec)[0]
-
-    def losses(subject: Subject, Q: Tensor, P: Tensor) -> Tensor:
-        return half_errors(predict_in_chunks(subject.spec, Q, P, tokens, chunk_of(subject.model, drawn.context)), drawn)
-
     steps = sorted(networks)
     at = {step: Subject(networks[step].to(torch.float64), recipe.task) for step in steps}
-    means = {step: _block_means(subject) for step, subject in at.items()}
-    final = means[steps[-1]]
+    final = means(at[steps[-1]])
     rows, ratios = [], []
     for step, subject in at.items():
         progress(f"{name}: the losses at step {step}")
-        own = losses(subject, subject.model.Q, subject.model.P)
+        whole = losses(subject, subject.model.Q, subject.model.P, drawn)
+        at_step = means(subject)
         others = {
-            "compressed": losses(subject, *mixed(subject, means[step], 1.0)),
-            "interpolated": losses(subject, *mixed(subject, means[step], 0.5)),
-            "published": losses(subject, *mixed(subject, final, 0.5)),
+            "compressed": losses(subject, *mixed(subject, at_step, 1.0), drawn),
+            "interpolated": losses(subject, *mixed(subject, at_step, 0.5), drawn),
+            "published": losses(subject, *mixed(subject, final, 0.5), drawn),
         }
-        mean, stderr = mean_with_error(own)
+        mean, stderr = mean_with_error(whole)
         more = {key: mean_with_error(value)[0] for key, value in others.items()}
         rows.append(row(f"{name}, step {step}", None, mean, stderr, None, step=step, **more))
         if step == steps[-1]:
             for key, words in (("compressed", "block means"), ("interpolated", "halfway to its block means")):
-                ratio, error = ratio_with_error(others[key], own)
+                ratio, error = ratio_with_error(others[key], whole)
                 ratios.append(row(f"{name}, step {step}, {words}", 1.0, ratio, error, BAR, loss=more[key]))
-            ratios += _by_layer(name, subject, final, own, losses)
+            ratios += _by_layer(name, subject, final, whole, drawn)
     return rows + ratios
 
 
 def _by_layer(
-    name: str, subject: Subject, blocks: BlockHeads, own: Tensor, losses: Callable[[Subject, Tensor, Tensor], Tensor]
+    name: str, subject: Subject, blocks: BlockHeads, whole: Tensor, drawn: DynamicsPrompts
 ) -> list[dict[str, Any]]:
     """One layer alone replaced by its block means, with the shares of its weights that they leave out."""
     model = subject.model
-    whole_Q, whole_P = blocks.weights(subject.size)
+    block_Q, block_P = blocks.weights(subject.size)
     rows = []
     for layer in range(model.layers):
         Q, P = model.Q.clone(), model.P.clone()
-        Q[layer], P[layer] = whole_Q[layer], whole_P[layer]
-        ratio, stderr = ratio_with_error(losses(subject, Q, P), own)
+        Q[layer], P[layer] = block_Q[layer], block_P[layer]
+        ratio, stderr = ratio_with_error(losses(subject, Q, P, drawn), whole)
         outside = {
             f"outside_{key}": float((kept[layer] - weights[layer]).square().sum() / weights[layer].square().sum())
-            for key, kept, weights in (("Q", whole_Q, model.Q), ("P", whole_P, model.P))
+            for key, kept, weights in (("Q", block_Q, model.Q), ("P", block_P, model.P))
         }
         rows.append(
             row(f"{name}, layer {layer + 1} alone as block means", None, ratio, stderr, None, layer=layer, **outside)
         )
     return rows
-
-
-def _block_means(subject: Subject) -> BlockHeads:
-    return BlockHeads(block_means(subject.model.Q, subject.size), block_means(subject.model.P, subject.size))

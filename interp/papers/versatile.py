@@ -1,25 +1,25 @@
-"""The cells of Table 1 of Vladymyrov et al., "Linear Transformers are Versatile In-Context Learners", one recipe each.
+"""Table 1 of "Linear Transformers are Versatile In-Context Learners" (Vladymyrov et al. 2024): noisy in-context
+regression. A cell is FAMILY-lDEPTH-NOISE, one recipe each: gdpp, diag or full; 1 to 7 layers; u0 to u7 (uniform noise),
+c13 or c135 (levels). An interrupted training goes on where it stopped, and each model is written beside the results.
 
-A cell is a family (GD++, DIAG, FULL), a depth and a noise law. The table prints half the mean squared error above the
-oracle's. ``run_cells`` trains the cells asked for and keeps the results in one JSON file, so that it can be stopped at
-any time and called again.
+The table prints half the mean squared error above the oracle's.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError, did_you_mean
+from interp.checkpoints.canonical import write_checkpoint
 from interp.models.tasks import NoiseLaw, NoisyRegression
-from interp.models.training import Recipe, Step, Trained, train
+from interp.models.training import Recipe, Step, train
+from interp.papers.comparison import judged_table, row, within_bar
+from interp.papers.paper import Paper, Progress
+from interp.results import Section
 
-__all__ = ["PAPER", "Cell", "cells", "run_cells", "shipped_results"]
+__all__ = ["CELLS", "PAPER", "PUBLISHED", "Cell"]
 
 FAMILIES = {"gdpp": "gd++", "diag": "diag", "full": "full"}
 NOISES: Mapping[str, NoiseLaw] = {
@@ -30,7 +30,7 @@ NOISES: Mapping[str, NoiseLaw] = {
 }
 
 # Table 1, columns in the order of NOISES.
-PAPER: Mapping[tuple[str, int], tuple[float, ...]] = {
+PUBLISHED: Mapping[tuple[str, int], tuple[float, ...]] = {
     ("gdpp", 1): (1.768, 1.639, 1.396, 1.175, 1.015, 0.907, 0.841, 0.806, 1.007, 0.819),
     ("diag", 1): (1.767, 1.639, 1.396, 1.175, 1.015, 0.906, 0.841, 0.806, 1.007, 0.819),
     ("full", 1): (1.768, 1.640, 1.397, 1.176, 1.016, 0.907, 0.842, 0.806, 1.008, 0.820),
@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def paper(self) -> float:
-        return PAPER[self.family, self.layers][list(NOISES).index(self.noise)]
+        return PUBLISHED[self.family, self.layers][list(NOISES).index(self.noise)]
 
     @property
     def bar(self) -> float:
@@ -90,62 +90,56 @@ class Cell:
         return Recipe.from_dict({"name": self.name, "task": task.to_dict(), "model": model, "optimiser": effort})
 
 
-def cells(names: Iterable[str] = ()) -> tuple[Cell, ...]:
-    """The cells of these names, in the order given; without names all cells of the table.
-
-    Raises UsageError for a name that is not in the table.
-    """
-    table = {cell.name: cell for cell in (Cell(family=f, layers=n, noise=noise) for f, n in PAPER for noise in NOISES)}
-    names = list(names) or list(table)
-    for name in names:
-        if name not in table:
-            raise UsageError(f"there is no cell {name!r}; {did_you_mean(name, table)}")
-    return tuple(table[name] for name in names)
+_CELLS = (Cell(family=f, layers=n, noise=noise) for f, n in PUBLISHED for noise in NOISES)
+CELLS = {cell.name: cell for cell in sorted(_CELLS, key=lambda cell: cell.name)}
 
 
-def run_cells(
-    wanted: Iterable[Cell],
-    results: Path,
-    *,
-    keep: Callable[[Cell, Trained], None] = lambda cell, trained: None,
-    watch: Callable[[Cell, Step], None] = lambda cell, step: None,
-) -> dict[str, dict[str, Any]]:
-    """Train those of the cells that ``results`` (a JSON file, made when absent) does not hold yet with the same recipe.
+class Versatile(Paper):
+    name = "versatile"
+    title = "Versatile in-context learners: trained cells of the table"
+    source = "Vladymyrov et al., arXiv 2402.14180"
+    cells = tuple(CELLS)
 
-    ``keep`` receives every model as it is finished. Records lie beside ``results``, one for all depths of a column of
-    the table: a cell takes from it what shallower cells have already searched, and counts the time that took. Returns
-    all rows of the file, by name.
-    """
-    rows = _read(results)
-    for cell in wanted:
-        recipe = cell.recipe()
-        if cell.name in rows and rows[cell.name]["recipe"] == recipe.to_dict():
-            continue
-        record = results.with_name(f"{cell.family}-{cell.noise}.training")
-        trained = train(recipe, record=record, keep_record=True, watch=lambda step, cell=cell: watch(cell, step))
-        keep(cell, trained)
-        rows = _read(results)  # another process may have added rows meanwhile
-        rows[cell.name] = {
-            "family": cell.family,
-            "layers": cell.layers,
-            "noise": cell.noise,
-            "paper": cell.paper,
-            "bar": cell.bar,
-            **dict(trained.model.spec.provenance),
-        }
-        write_atomically(results, json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+    def measure(self, cell: str, out: Path, progress: Progress) -> dict[str, Any]:
+        """Records lie beside ``out``, one for all depths of a column of the table: a cell takes from it what shallower
+        cells have already searched, and counts the time that took."""
+        wanted = CELLS[cell]
+
+        def watch(step: Step) -> None:
+            progress(f"{cell}, {step.name}: iteration {step.iteration}, adjusted loss {step.loss:.4g}")
+
+        record = out.with_name(f"{wanted.family}-{wanted.noise}.training")
+        trained = train(wanted.recipe(), record=record, keep_record=True, watch=watch)
+        write_checkpoint(trained.model, out.with_name(f"{cell}.safetensors"))
+        fields = {key: getattr(wanted, key) for key in ("family", "layers", "noise", "paper", "bar")}
+        return {**fields, **trained.model.spec.provenance}
+
+    def is_current(self, cell: str, entry: Mapping[str, Any]) -> bool:
+        return entry["recipe"] == CELLS[cell].recipe().to_dict()
+
+    def document(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        return {"unit": "half the mean squared error above the oracle's", "cells": _rows(results)}
+
+    def sections(self, results: Mapping[str, Any]) -> list[Section]:
+        rows = _rows(results)
+        return [
+            Section(
+                name="cells",
+                title="Half the mean squared error above the oracle's, on fresh prompts",
+                finding=within_bar(
+                    rows, "cells are within the bar: the paper's figure plus 5 % plus 0.002 (u0: three times)"
+                ),
+                table=judged_table(rows, {"seconds": "wall_seconds"}),
+            )
+        ]
+
+
+def _rows(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    for cell, entry in results.items():
+        loss, bar = entry["adjusted_loss"], entry["bar"] / entry["paper"]
+        rows.append(row(cell, entry["paper"], loss["mean"], loss["stderr"], bar, wall_seconds=entry["wall_seconds"]))
     return rows
 
 
-def shipped_results() -> dict[str, dict[str, Any]]:
-    """The results that ship with the package, by name of the cell."""
-    return json.loads((resources.files("interp.papers") / "results" / "versatile.json").read_text("utf-8"))
-
-
-def _read(path: Path) -> dict[str, dict[str, Any]]:
-    if not path.exists():
-        return {}
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path} is not a table of results ({error}); delete it to start a new one") from None
+PAPER = Versatile()

@@ -12,7 +12,7 @@ O(log kappa(A) + log log 1/eps) iterations: A is driven to a partial isometry, w
 - ``stable``: A and B are scaled so that |A|_2 = 1, and after each update by 1/(1 - eta), which is 3/2: then rho = 1
   always, and nothing underflows. The null space of a rank-deficient A is amplified too, so not for long runs of those;
 - ``machines``: A and B in blocks of columns, one per machine, that share C and D; each updates with its own block, and
-  C and D are averaged (the distributed regime). ``interp.solvers.eagle_processes`` runs it as processes;
+  C and D are averaged (the distributed regime);
 - ``estimate``: W <- W + gamma rho (B - W A) A^T instead of C and D, W -> B A^+ (appendix D); W C_0 is D.
 
 Source: Lutz et al., arXiv 2509.19702, algorithm 1 and appendices D and F; eta = 1/3, gamma = 1 with the exact rho is

@@ -1,4 +1,4 @@
-"""EAGLE, the solver: its limit, its theory, its forms, its counts beside the classical solvers, and its processes."""
+"""EAGLE, the solver: its limit, its theory, its forms and its counts beside the classical solvers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from interp.models.errors import UsageError
 from interp.solvers import gradient_descent, newton_schulz
 from interp.solvers.completion import Completion, counts, curves, planted_completion
 from interp.solvers.eagle import diversity, eagle, estimate, machines, random_sketches, solve
-from interp.solvers.eagle_processes import run_processes
 
 
 def states(problem: Completion, iterations: int, **how: object) -> list[Tensor]:
@@ -180,24 +179,6 @@ def test_distributed_iterations_follow_the_diversity(count: int) -> None:
         # |N_l| <= (1 - alpha/2)^l is the paper's rate; in the limit it is (1 - alpha)^l, from the burn-in of 8 on.
         assert needed <= 12 + math.log(1e-6) / math.log(1 - 0.5 / count)
         assert needed >= (4 if count == 1 else math.log(1e-6) / math.log(1 - 1 / count))
-
-
-@pytest.mark.parametrize("count", [3, 5])
-def test_processes_give_the_result_of_one_and_send_c_and_d_alone(count: int) -> None:
-    for each in (3, 6):  # what is sent does not depend on how many columns a machine has
-        problem = small(d=16, n=each * count)
-        blocks = [(problem.A[:, i : i + each], problem.B[:, i : i + each]) for i in range(0, each * count, each)]
-        run = run_processes(blocks, problem.C, rounds=15)
-        expected = next(islice(machines(blocks, problem.C), 15, None))
-        for D in run.D:
-            torch.testing.assert_close(D, expected, rtol=1e-10, atol=1e-12)
-        assert run.numbers_per_round() == ((16 + 2) * 3,) * count
-
-
-def test_a_failing_process_is_reported() -> None:
-    problem = small()
-    with pytest.raises(UsageError, match="ended with"):
-        run_processes([(problem.A, problem.B), (problem.A[:, :5], problem.B)], problem.C, rounds=2)
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:

@@ -1,19 +1,21 @@
-"""The page of EAGLE's curves: what is drawn, and what is left out."""
+"""EAGLE's sections: what is drawn, and what is left out."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from test_html_report import Page
-
-from interp.reports.eagle_page import eagle_figures, eagle_page
+from interp.papers.eagle_figures import eagle_sections
+from interp.results import Figure
 
 TAIL = [
     {"iteration": 0, "EAGLE 1e1": 1.0, "CG 1e1": 1.1},
     {"iteration": 1, "EAGLE 1e1": 1e-9, "CG 1e1": 0.5},
     {"iteration": 2, "EAGLE 1e1": None, "CG 1e1": 0.25},
 ]
+
+
+def eagle_figures(tables: dict[str, Any]) -> tuple[Figure, ...]:
+    return tuple(section.figure for section in eagle_sections(tables) if section.figure is not None)
 
 
 def layer(model: str, run: int, error: float | None) -> dict[str, Any]:
@@ -40,14 +42,17 @@ def test_curves_end_where_there_is_no_number() -> None:
     assert depth.finding.endswith("divided by 50 (eagle-full, gd++)") and len(depth.table.rows) == 3
 
 
-def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
+def test_only_what_was_measured_is_drawn() -> None:
     assert [f.name for f in eagle_figures({"tail": {"rows": TAIL}})] == ["tail"]
     assert [f.name for f in eagle_figures({"layers": tables()["layers"]})] == ["depth"]
     skipped = {"layers": {"rows": [{"model": "eagle-full", "skipped": "skipped, because no such model ships"}]}}
     assert eagle_figures(skipped) == ()
-    eagle_page(tables()).write(tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<h2" in text and "0.90 [0.80, 1.05]" in text and "interval<" not in text
+    (section,) = eagle_sections(skipped)
+    assert section.notes == ("eagle-full: skipped, because no such model ships",)
+    table = eagle_figures(tables())[1].table
+    assert table.header[:2] == ("model", "layers run") and "η interval" not in table.header
+    assert table.only("η").rows[0] == ("0.90 [0.80, 1.05]",)
+    assert "x: skipped, because" in eagle_figures(tables())[1].description
 
 
 def falling(*errors: float | None) -> str:
@@ -57,29 +62,18 @@ def falling(*errors: float | None) -> str:
 
 
 def test_the_title_follows_from_the_curve() -> None:
-    assert falling(1.0, 0.1, 1e-3, 1e-6, 1e-12, 1e-15, None) == (
-        "EAGLE's error falls ever faster near the end: its logarithm grows 2.0 times or more in one of the last "
-        "iterations"
-    )
-    stalled = falling(1.0, 0.1, 1e-2, 2e-2, 1.9e-2, 1e-4, 1e-8)
-    assert stalled.endswith("before, it hardly falls for κ = 100000 at iterations 3 to 4")
-    linear = falling(*(10.0**-k for k in range(12)))
-    assert linear == "EAGLE's error does not fall ever faster for every κ"
+    faster = falling(1.0, 0.1, 1e-3, 1e-6, 1e-12, 1e-15, None)
+    assert "2.0 times" in faster and "κ" not in faster
+    assert falling(1.0, 0.1, 1e-2, 2e-2, 1.9e-2, 1e-4, 1e-8).endswith("κ = 100000 at iterations 3 to 4")
+    assert " not " in falling(*(10.0**-k for k in range(12)))
 
 
-def test_the_page_has_the_tables_their_source_and_what_was_skipped() -> None:
-    timing = {
-        "title": "CPU seconds.",
-        "rows": [
-            {"matrix": "a", "ours": 1.5, "± ours": 0.1},
-            {"matrix": "b", "skipped": "skipped, because it is long"},
-        ],
-        "provenance": {"torch": "2.13"},
-    }
-    page = Page(eagle_page({**tables(), "timing": timing}, "interp-probe reproduce eagle").text)
-    for words in ("arXiv 2509.19702", "1.50 ± 0.10", "b: skipped, because it is long", "interp-probe reproduce eagle"):
-        assert words in page.words
-    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    ids = {"#" + (attributes["id"] or "") for _, attributes in page.tags if attributes.get("id")}
-    assert set(links) <= ids and "#part-timing" in links
-    assert "Error by iteration" in page.words
+def test_tables_have_errors_with_their_values_and_what_was_skipped() -> None:
+    rows = [
+        {"matrix": "a", "ours": 1.5, "± ours": 0.1},
+        *({"matrix": name, "skipped": "skipped, because it is long"} for name in "bc"),
+    ]
+    (section,) = eagle_sections({"timing": {"title": "CPU seconds.", "rows": rows}})
+    assert section.table is not None and section.table.header == ("matrix", "ours")
+    assert section.table.rows == (("a", "1.50 ± 0.10"),)
+    assert section.notes == ("CPU seconds.", "b and c: skipped, because it is long")

@@ -1,15 +1,14 @@
-"""The page of the mesa paper's curves: what is drawn, and what is left out."""
+"""The sections of the mesa paper: what is drawn, and what is left out."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from test_html_report import Page
 
-from interp.papers.mesa_rows import row
-from interp.reports.mesa_page import mesa_figures, mesa_page
+from interp.papers.comparison import row
+from interp.papers.mesa_figures import mesa_sections
+from interp.results import Figure
 
 
 def results() -> dict[str, Any]:
@@ -34,39 +33,44 @@ def results() -> dict[str, Any]:
         "probes": [*probes, row("net: claim", None, 0.1, None, None, network="net", claim=True)],
         "compression": [*few, between],
     }
-    return {name: {"rows": rows} for name, rows in groups.items()}
+    return groups
+
+
+def figures(groups: dict[str, Any]) -> tuple[Figure, ...]:
+    return tuple(section.figure for section in mesa_sections(groups) if section.figure is not None)
 
 
 def test_every_curve_is_drawn_where_there_is_a_number() -> None:
-    training, probes, compression = mesa_figures(results())
+    training, probes, compression = figures(results())
     network, halfway, means, published = training.panels[0].data
     assert (network["x"], network["y"]) == ([0, 100], [1.0, pytest.approx(1 / 101)])
     assert halfway["y"] == [0.5, 0.5] and means["y"] == [0.6, 0.6] and published["y"] == [0.4, 0.4]
     assert "block means 1.02" in training.finding
     assert [panel.title for panel in probes.panels] == ["the next state", "the preconditioned state, exact inverse"]
-    assert probes.panels[0].data[0]["x"] == [0, 1] and len(probes.table.rows) == 12
+    assert probes.panels[0].data[0]["x"] == [0, 1] and len(probes.table.rows) == 2 * 2 * 3  # R² and its two controls
     blocks, fitted = compression.panels[0].data
     assert (blocks["x"], blocks["y"], fitted["x"]) == ([32, 4], [1.0, 7.5], []) and len(compression.table.rows) == 3
 
 
-def test_only_what_was_measured_is_drawn(tmp_path: Path) -> None:
-    assert [figure.name for figure in mesa_figures({"probes": results()["probes"]})] == ["probes-net"]
-    assert mesa_figures({"losses": {"rows": []}}) == ()
-    mesa_page(results()).write(tmp_path / "page.html")
-    assert "<h2" in (tmp_path / "page.html").read_text(encoding="utf-8")
+def test_only_what_was_measured_is_shown() -> None:
+    assert [section.name for section in mesa_sections({"probes": results()["probes"]})] == ["probes-net", "claims"]
+    assert mesa_sections({"losses": []}) == []
+    names = [section.name for section in mesa_sections(results())]
+    assert names == ["training", "probes-net", "compression", "between", "bars", "claims"]
 
 
-def test_the_page_says_what_came_of_it() -> None:
-    found = results()
-    found["probes"]["rows"].append(
-        row("net: flat", None, 0.26, None, None, network="net", claim=True) | {"within_bar": False}
-    )
-    page = Page(mesa_page(found, "interp-probe reproduce mesa").text)
-    assert "2 of 2 figures are within the bar" in page.words
-    assert "0 of 1 claims about probes hold. Not: net: flat, 0.260." in page.words
-    assert "arXiv 2309.05858" in page.words and "interp-probe reproduce mesa" in page.words
-    (compression,) = (f for f in mesa_figures(found) if f.name == "compression")
-    assert compression.finding == (
-        "Times the network's loss with fewer numbers in its place: 1.00 with 32 per head (block means, those that cost "
-        "most kept) and 7.50 with 4 per head (block means, those that cost most kept)"
-    )
+def test_the_tables_say_what_came_of_it() -> None:
+    groups = results()
+    failed = row("net: flat", None, 0.26, None, None, network="net", claim=True) | {"within_bar": False}
+    groups["probes"].append(failed)
+    groups["losses"] = [row("lsa-9", 0.5, None, None, 1.03, why="it does not ship")]
+    sections = {section.name: section for section in mesa_sections(groups)}
+    bars, claims = sections["bars"], sections["claims"]
+    assert "2 of 2" in bars.finding and "1 more" in bars.finding
+    assert [cells[-1] for cells in bars.table.rows] == ["—", "yes", "yes"]
+    assert bars.table.rows[0][2] == "it does not ship"
+    assert "0 of 1" in claims.finding and "net: flat, 0.260" in claims.finding
+    assert claims.table.rows[-1] == ("net", "flat", "0.260", "no")
+    assert sections["between"].table.rows == (("net", "1.01"),)
+    compression = sections["compression"].finding
+    assert "1.00 with 32 per head" in compression and "7.50 with 4 per head" in compression

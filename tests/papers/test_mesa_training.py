@@ -10,9 +10,10 @@ import torch
 
 from interp.identify.sequence_identification import Subject
 from interp.models.training import Recipe
-from interp.papers.mesa import measure
+from interp.papers.mesa import Mesa
 from interp.papers.mesa_compression import network_rows
 from interp.papers.mesa_training import curve_rows, trained_along
+from interp.papers.paper import make_anew
 
 FIELDS = {
     "name": "tiny",
@@ -83,8 +84,8 @@ def test_a_group_is_measured_anew_and_the_others_are_kept(tmp_path):
     out = tmp_path / "mesa.json"
     kept = {"rows": [{"cell": "x", "ours": 1.0, "within_bar": None}], "sequences": 1, "provenance": {}}
     out.write_text(json.dumps({"training": kept, "losses": kept}))
-    found = measure(["losses"], out, 64, 0)
-    assert found == json.loads(out.read_text()) and found["training"] == kept
+    found = make_anew(Mesa(sequences=64, seed=0), ["losses"], out, silent)
+    assert json.loads(out.read_text()) == {**found, "training": kept} and list(found) == ["losses"]
     rows = {row["cell"]: row for row in found["losses"]["rows"]}
     assert rows["ridge, all pairs"]["ours"] < rows["lsa-6"]["ours"] < rows["lsa-2"]["ours"] < rows["gd-1"]["ours"]
     assert found["losses"]["provenance"]["seed"] == 0 and found["losses"]["sequences"] == 64

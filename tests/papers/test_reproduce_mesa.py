@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from interp.papers.mesa import PAPER
+from interp.papers.paper import shipped_results
+
 Run = Callable[..., Any]
 
 
@@ -52,25 +55,20 @@ def test_the_shipped_training(cells) -> None:
     assert len(judged) == 2 and all(row["within_bar"] and row["ratio"] <= 1.05 for row in judged)
 
 
-def test_the_tables_fit_a_terminal_and_the_curves_are_a_page(call: Run, tmp_path) -> None:
+def test_every_section_is_in_the_terminal_and_on_the_page(call: Run, tmp_path) -> None:
     text = call("reproduce", "mesa", "--report", str(tmp_path / "mesa.html")).out
-    assert "At the end of the training" in (tmp_path / "mesa.html").read_text(encoding="utf-8")
-    for words in ("lsa-2", "within the bar", "R² on held-out sequences", "holds", "fitted again", "halfway"):
-        assert words in text
+    page = (tmp_path / "mesa.html").read_text(encoding="utf-8")
+    for section in PAPER.sections(shipped_results("mesa")):
+        assert f"\n{section.title}\n" in text
+        name = section.name if section.figure is None else f"figure-{section.name}"
+        assert f'href="#{name}"' in page and f'id="{name}"' in page
     assert "…" not in text
 
 
-def test_a_group_that_does_not_exist(call: Run) -> None:
-    ended = call("reproduce", "mesa", "--cells", "loss")
-    assert ended.code == 2 and "'losses'" in ended.err
-
-
-@pytest.mark.parametrize(
-    "content", ["[1]", '{"losses": 3}', '{"compression": {"rows": [{"cell": "lsa-1, compressed"}]}}', "{"]
-)
-def test_results_of_another_kind(content: str, call: Run, tmp_path) -> None:
-    (tmp_path / "mesa.json").write_text(content)
-    ended = call("reproduce", "mesa", "--cells", "losses", "--out", str(tmp_path / "mesa.json"))
-    assert (
-        ended.code == 3 and "is not a table of results" in ended.err and (tmp_path / "mesa.json").read_text() == content
-    )
+@pytest.mark.parametrize("content", ["[1]", '{"losses": 3}', '{"loss": {"rows": []}}', "{"])
+@pytest.mark.parametrize(("paper", "cell"), [("mesa", "losses"), ("versatile", "diag-l1-u5")])
+def test_results_of_another_kind_are_refused_and_left_alone(paper, cell, content, call: Run, tmp_path) -> None:
+    out = tmp_path / "results.json"
+    out.write_text(content)
+    ended = call("reproduce", paper, "--cells", cell, "--out", str(out))
+    assert ended.code == 3 and str(out) in ended.err and out.read_text() == content

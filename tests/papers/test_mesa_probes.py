@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from interp.identify.sequence_identification import Subject
+from interp.papers.mesa_networks import subject_of
 from interp.papers.mesa_probes import EXACT, FIXED, claims, network_rows
-from interp.papers.mesa_rows import subject_of
 from interp.probes.controls import untrained_models
 from interp.probes.targets import NEXT, PUBLISHED
 

@@ -9,8 +9,9 @@ import pytest
 from interp.models.closed_form import closed_form
 from interp.models.tasks import SimpleRegression
 from interp.papers import closed_form_law as laws
-from interp.papers.closed_form import seed_rows, shipped_results, summary_rows
+from interp.papers.closed_form import PAPER, seed_rows, summary_rows
 from interp.papers.closed_form_law import LawPoint, construction_errors, fit_law, law_points
+from interp.papers.paper import shipped_results
 
 
 def test_a_planted_law_is_found_again() -> None:
@@ -40,17 +41,33 @@ def test_the_construction_is_within_the_bar() -> None:
 
 
 def test_what_ships_says_how_it_was_made_and_meets_its_claims() -> None:
-    results = shipped_results()
+    results = shipped_results("closed-form")
     table = summary_rows(results)
     assert any("relative error to least squares" in row["what"] for row in table)
     for form in ("context", "all"):
-        entry = results["seeds"][form]
+        entry = results[form]
         assert entry["provenance"] and all(row["start"] in ("random", "construction") for row in entry["rows"])
         # what is named has no failed condition, and what has one is not named
         assert all((row["verdict"] == "closed-form") is (not row["failed"]) for row in entry["rows"])
         share = next(r for r in table if f"keys {form}: seeds from random" in r["what"])["ours"]
         named = sum(r["verdict"] == "closed-form" for r in entry["rows"] if r["start"] == "random")
         assert share.startswith(f"{named} of ")
+
+
+def test_sections_have_the_claims_every_seed_and_the_law() -> None:
+    results = shipped_results("closed-form")
+    sections = {section.name: section for section in PAPER.sections(results)}
+    assert list(sections) == ["law-context", "law-all", "claims", "seeds"]
+    assert sections["claims"].table.rows == tuple(tuple(row.values()) for row in summary_rows(results))
+    assert len(sections["seeds"].table.rows) == sum(len(results[form]["rows"]) for form in ("context", "all"))
+    points = results["construction"]["points"]["context"]
+    figure = sections["law-context"].figure
+    assert len(figure.table.rows) == len(points)
+    measured, law = figure.panels[0].data[-2:]  # the largest r, where the error is that of K and G
+    assert measured["x"] == law["x"] == sorted({point["K"] for point in points})
+    assert law["y"] == pytest.approx(measured["y"], rel=0.8)
+    few = PAPER.sections({"all": results["all"]})  # only what was measured
+    assert [section.name for section in few] == ["claims", "seeds"]
 
 
 def test_seeds_are_judged_like_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

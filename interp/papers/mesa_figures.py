@@ -1,0 +1,234 @@
+"""The mesa paper's curves as sections: losses along training, probes by layer, compressed networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from interp.papers.comparison import Row, Rows, as_section, holds, judged_table, table_of, within_bar
+from interp.reports.findings import listed
+from interp.reports.numbers import estimate, number, percent
+from interp.reports.plots import Point, axis, curve, layer_axis, layout, log_axis, ordered_series
+from interp.results import Figure, Panel, Section, Table
+
+__all__ = ["mesa_sections"]
+
+TARGETS = {
+    "next": "the next state",
+    "preconditioned-published": "the preconditioned state, six steps",
+    "preconditioned": "the preconditioned state, exact inverse",
+}
+ALONG = {
+    "ours": "the network",
+    "interpolated": "halfway to its block means",
+    "compressed": "its block means",
+    "published": "halfway to the last block means, as published",
+}
+KINDS = {"published": "block means, those that cost most kept", "refit": "fitted again"}
+LEAST = -0.05  # of R^2 that is drawn
+QUANTITIES = {
+    "r2": "R²",
+    "untrained": "R², untrained",
+    "shuffled": "R², shuffled",
+    "ours": "error in sample",
+    "paper": "the paper's error",
+}
+
+
+def mesa_sections(groups: Mapping[str, Rows]) -> list[Section]:
+    """Those that there are numbers for, figures first."""
+    training, compression = groups.get("training", ()), groups.get("compression", ())
+    few = [row for row in compression if "per_head" in row]
+    between = [row for row in compression if row["kind"] == "interpolated"]
+    layers = [row for row in training if "layer" in row]
+    probed = [row for row in groups.get("probes", ()) if "target" in row]
+    networks = dict.fromkeys(row["network"] for row in probed)
+    claims = [row for row in groups.get("probes", ()) if row.get("claim")]
+    others = [row for group, entries in groups.items() if group != "losses" for row in entries]
+    judged = [row for row in others if not row.get("claim") and (row["within_bar"] is not None or "why" in row)]
+    judged = [*groups.get("losses", ()), *judged]
+    figures = [_training(training)] if training else []
+    figures += [_probes(name, [row for row in probed if row["network"] == name]) for name in networks]
+    figures += [_compression(few)] if few else []
+    tables = ((_between, between), (_layers, layers), (_bars, judged), (_claims, claims))
+    return [*map(as_section, figures), *(section(rows) for section, rows in tables if rows)]
+
+
+def _bars(rows: Rows) -> Section:
+    bars = "losses at most 3 % above the paper's, compressed and interpolated networks at most 5 % above their own"
+    missing = sum("why" in row for row in rows)
+    finding = within_bar(rows, f"figures are within the bar: {bars}")
+    finding += f" {missing} more are missing." if missing else ""
+    return Section(name="bars", title="The paper's figures", finding=finding, table=judged_table(rows))
+
+
+def _claims(rows: Rows) -> Section:
+    shown = {"network": "network", "claim": lambda row: row["cell"].partition(": ")[2], "figure": "ours"}
+    finding = within_bar(rows, "claims about probes hold")
+    table = table_of(rows, {**shown, "holds": holds})
+    return Section(name="claims", title="Claims about probes", finding=finding, table=table)
+
+
+def _between(rows: Rows) -> Section:
+    alphas = sorted({row["alpha"] for row in rows})
+    networks = dict.fromkeys(row["network"] for row in rows)
+    ratios = [{"network": name, **{f"{row['alpha']:g}": row["ours"] for row in rows if row["network"] == name}}
+              for name in networks]  # fmt: skip
+    return Section(
+        name="between",
+        title="Between the network and its block means",
+        table=table_of(ratios, {name: name for name in ("network", *(f"{alpha:g}" for alpha in alphas))}),
+        notes=("Multiples of the network's loss, for products between its own (0) and their block means (1).",),
+    )
+
+
+def _layers(rows: Rows) -> Section:
+    table = table_of(rows, {
+        "layer": lambda row: str(row["layer"] + 1),
+        "multiple of its loss": lambda row: estimate(row["ours"], row["stderr"]),
+        "share of Q outside them": lambda row: percent(row["outside_Q"]),
+        "share of P outside them": lambda row: percent(row["outside_P"]),
+    })  # fmt: skip
+    return Section(name="layers", title="One layer alone as block means", table=table)
+
+
+def _training(rows: Rows) -> Figure:
+    steps = [row for row in rows if "step" in row]
+    legend, data = ordered_series(list(ALONG.values()), "along-"), []
+    for series, key in zip(legend, ALONG, strict=True):
+        points = [
+            Point(row["step"], row[key], row["stderr"] if key == "ours" else None, f"{row['step']}: {row[key]:.4g}")
+            for row in steps
+            if row[key] is not None
+        ]
+        data.append(curve(series, points, log=True, size=6))
+    values = [y for trace in data for y in trace["y"]]
+    losses = log_axis("half the squared error of the next state, log", values, dense=True)
+    if values and max(values) < 10 * min(values):  # within a decade 1, 2, 5 leave too few labels
+        marks = [k * 10.0**p for p in range(-6, 7) for k in (1, 1.5, 2, 3, 5, 7)]
+        losses |= {"tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]}
+    ratios = [row for row in rows if row["within_bar"] is not None]
+    ends = ", ".join(f"{row['cell'].rpartition(', ')[2]} {number(row['ours'], 3)}" for row in ratios)
+    across = axis("training step", zeroline=False)
+    return Figure(
+        name="training",
+        short="Along training",
+        finding=f"At the end of the training, multiples of the network's loss: {ends}",
+        description="Six layers with keys of size 40, trained as published, on the same fresh sequences at every step; "
+        "block means are 32 numbers per head, nothing fitted. Bars are 95 % intervals.",
+        panels=(Panel(name="training", title="", data=data, height=440, layout=layout(across, losses)),),
+        legend=tuple(legend),
+        table=table_of(steps, {"step": "step"} | {words: _to_four_digits(key) for key, words in ALONG.items()}),
+    )
+
+
+def _to_four_digits(key: str) -> Callable[[Row], str]:
+    return lambda row: number(row[key], 4)
+
+
+def _probes(name: str, rows: Rows) -> Figure:
+    places = sorted({row["position"] for row in rows})
+    layers = sorted({row["layer"] for row in rows})
+    scores = {(row["target"], row["position"], row["layer"]): row for row in rows}
+    legend = ordered_series([f"t = {place}" for place in places], f"{name}-t-")
+    targets = [target for target in TARGETS if any(row["target"] == target for row in rows)]
+    panels = []
+    for target in targets:
+        data = []
+        for series, place in zip(legend, places, strict=True):
+            along = [scores[target, place, layer] for layer in layers if (target, place, layer) in scores]
+            data.append(curve(series, [_point(row, series.label) for row in along if row["r2"] is not None]))
+        panels.append(
+            Panel(
+                name=f"{name}-{target}",
+                title=TARGETS[target],
+                data=data,
+                layout=layout(layer_axis(layers, "layers run"), axis("R²", range=[LEAST, 1.05])),
+                height=320,
+            )
+        )
+    ends = {place: scores.get(("next", place, layers[-1])) for place in places}
+    reached = ", ".join(f"{number(row['r2'], 2)} at t = {place}" for place, row in ends.items() if row is not None)
+    return Figure(
+        name=f"probes-{name}",
+        short=f"Probes of {name}",
+        finding=f"{name}: R² of the next state after all layers is {reached}",
+        description="R² of a linear probe of one token, on sequences it was not fitted to, by layers run (0: the "
+        "inputs) and position t. Bars are 95 % intervals. The table has beside it the same probe on untrained networks "
+        "and on the targets of other sequences, and the error by the published protocol, in sample.",
+        panels=tuple(panels),
+        legend=tuple(legend),
+        table=Table(
+            header=("target", "t", "", *(f"{layer} layers" for layer in layers)),
+            rows=tuple(
+                (TARGETS[target], str(place), words, *(number(row[key], 3) if row else "" for row in along))
+                for target in targets
+                for place in places
+                if (along := [scores.get((target, place, layer)) for layer in layers])
+                for key, words in QUANTITIES.items()
+                if any(row is not None and row[key] is not None for row in along)
+            ),
+        ),
+    )
+
+
+def _point(row: Row, where: str) -> Point:
+    low, high = row["r2_ci"]
+    stderr = None if low is None or high is None else (high - low) / (2 * 1.96)
+    return Point(row["layer"], row["r2"], stderr, f"{where}, {row['layer']} layers run: {row['r2']:.3f}")
+
+
+def _compression_finding(rows: Rows) -> str:
+    """What the smallest and the whole block means cost, over the networks."""
+    costs = []
+    for kind, words in KINDS.items():
+        sizes = sorted({row["per_head"] for row in rows if row["kind"] == kind and row["ours"] is not None})
+        for size in dict.fromkeys((sizes[-1], sizes[0])) if sizes else ():
+            ratios = [r["ours"] for r in rows if (r["kind"], r["per_head"]) == (kind, size) and r["ours"] is not None]
+            span = number(ratios[0], 3) if len(ratios) == 1 else f"{number(min(ratios), 3)} to {number(max(ratios), 3)}"
+            costs.append(f"{span} with {size} per head ({words})")
+    return (
+        f"Times the network's loss with fewer numbers in its place: {listed(costs, most=4)}"
+        if costs
+        else ("No network of fewer numbers was measured")
+    )
+
+
+def _compression(rows: Rows) -> Figure:
+    names = list(dict.fromkeys(row["network"] for row in rows))
+    sizes = sorted({row["per_head"] for row in rows})
+    legend = ordered_series(list(KINDS.values()), "compression-")
+    costs = [row["ours"] for row in rows if row["ours"] is not None]
+    ends = [math.log10(0.8 * min(costs)), math.log10(1.25 * max(costs))] if costs else None  # the same in all panels
+    panels = []
+    for name in names:
+        data = []
+        for series, kind in zip(legend, KINDS, strict=True):
+            points = [
+                Point(row["per_head"], row["ours"], row["stderr"], f"{row['per_head']} per head: {row['ours']:.4g}")
+                for row in rows
+                if row["network"] == name and row["kind"] == kind and row["ours"] is not None
+            ]
+            data.append(curve(series, points, log=True))
+        across = axis("numbers per head", type="log", tickvals=sizes, ticktext=[str(size) for size in sizes])
+        ratios = log_axis("multiple of its loss", costs, dense=True) | {"range": ends}
+        panels.append(
+            Panel(name=f"compression-{name}", title=name, data=data, layout=layout(across, ratios), height=300)
+        )
+    return Figure(
+        name="compression",
+        short="Fewer numbers",
+        finding=_compression_finding(rows),
+        description="The loss as a multiple of the network's own on the same fresh sequences, on logarithmic axes: its "
+        "heads' block means, of which those that cost most are kept, and the same numbers fitted again to what the "
+        "network predicts. Bars are 95 % intervals.",
+        panels=tuple(panels),
+        legend=tuple(legend),
+        table=table_of(rows, {
+            "network": "network",
+            "": lambda row: KINDS[row["kind"]],
+            "per head": "per_head",
+            "numbers": "numbers",
+            "multiple of its loss": lambda row: estimate(row["ours"], row["stderr"]),
+        }),
+    )  # fmt: skip
