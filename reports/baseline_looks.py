@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from interp.reports.findings import listed
-from interp.reports.noise_findings import quoted
+from interp.reports.numbers import listed
 from interp.reports.plots import SYMBOLS, Point, label
 from interp.results import Series
 
-__all__ = ["DASHES", "baseline_series", "coinciding", "names_explained"]
+__all__ = ["DASHES", "baseline_series", "coinciding", "names_explained", "quoted"]
 
 DASHES = ("dot", "dashdot", "dash", "longdash")
 _GD = ("gd-1", "gd-2", "gd-4", "gd-8")
@@ -53,6 +52,11 @@ def names_explained(names: Iterable[str]) -> str:
     known = list(names)
     said = [text for name, text in _NAMES.items() if name in known]
     return f" {'; '.join(said)[0].upper()}{'; '.join(said)[1:]}." if said else ""
+
+
+def quoted(text: str) -> str:
+    """A label, in quotes where it could be read as two."""
+    return f"“{text}”" if "," in text else text
 
 
 def coinciding(curves: Mapping[str, Sequence[Point]], *, log: bool) -> str:

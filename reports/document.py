@@ -9,21 +9,32 @@ from typing import Any, NoReturn
 
 from interp.models.atomic import write_atomically
 from interp.models.errors import LayoutError, UnreadableFile
-from interp.results import Analysis, ProbeReport
+from interp.reports.registry import flattened, sections_of
+from interp.reports.sections.probes import probe_report_sections
+from interp.results import Analysis, ProbeReport, Section
 
 __all__ = ["dumps", "load", "loads", "write"]
 
 
 def dumps(analysis: Analysis | ProbeReport) -> str:
-    """One JSON document; each top-level field has a line of its own.
+    """One JSON document; each top-level field has a line of its own. ``sections`` are what a page shows, in its order.
 
     Only ASCII is written (other characters as \\u escapes), so the text is UTF-8 whatever encoding the stream has.
     What is not a number is null.
     """
     fields = analysis.to_dict()
-    ordered = {"schema": fields.pop("schema"), **fields}
+    sections = sections_of(analysis) if isinstance(analysis, Analysis) else probe_report_sections(analysis)
+    ordered = {"schema": fields.pop("schema"), **fields, "sections": list(map(_section, flattened(sections)))}
     lines = [f"{json.dumps(name)}: {json.dumps(value, allow_nan=False)}" for name, value in ordered.items()]
     return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _section(entry: Section) -> dict[str, Any]:
+    figure = entry.figure
+    table = entry.table if figure is None else figure.table
+    finding = entry.finding or ("" if figure is None else figure.finding)
+    rows = None if table is None else {"header": table.header, "rows": table.rows}
+    return {"name": entry.name, "title": entry.title, "finding": finding, "table": rows}
 
 
 def loads(text: str, *, name: str = "the document") -> Analysis:

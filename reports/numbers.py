@@ -6,22 +6,29 @@ The minus sign is the ASCII hyphen throughout, so that a number copied from a re
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeGuard
 
 __all__ = [
     "DASH",
     "Z95",
+    "Interval",
     "at_least",
     "at_most",
     "estimate",
     "interval",
     "is_finite",
+    "layers_named",
+    "listed",
     "number",
     "percent",
     "plain",
     "rounded",
+    "several",
+    "spanned",
 ]
 
+Interval = tuple[float | None, float | None]
 DASH = "—"  # stands for "there is no such number"
 Z95 = 1.959964  # a 95 % interval is the estimate +- Z95 standard errors
 
@@ -149,3 +156,26 @@ def at_most(share: float | None) -> str:
 def plain(text: str) -> str:
     """Text from a file, safe for a terminal: what cannot be printed (escape codes, text direction) becomes U+FFFD."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def listed(items: Sequence[str], most: int = 3) -> str:
+    """``a, b and c``; beyond ``most`` items the rest are counted."""
+    shown = list(items[:most]) + ([f"{len(items) - most} more"] if len(items) > most else [])
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def spanned(texts: Sequence[str], to: str = " to ") -> str:
+    """The first and the last of sorted numbers, or the one that both are."""
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]}{to}{texts[-1]}"
+
+
+def several(count: int, noun: str) -> str:
+    """``1 layer``, ``2 layers``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def layers_named(layers: Sequence[int]) -> str:
+    """``layer 2``, ``layers 0 and 1``, or ``no layer``."""
+    if not layers:
+        return "no layer"
+    return f"layer{'s' if len(layers) > 1 else ''} {listed([str(layer) for layer in layers], most=8)}"

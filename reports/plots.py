@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from interp.reports.numbers import Z95, plain
-from interp.results import Series
+from interp.reports.numbers import Z95, Interval, is_finite, plain
+from interp.results import Panel, Series
 
 __all__ = [
     "DIVERGING",
@@ -24,18 +24,21 @@ __all__ = [
     "SYMBOLS",
     "Point",
     "axis",
+    "bounded",
     "column_height",
     "count_axis",
     "curve",
     "error_bars",
+    "heat_map",
     "label",
     "layer_axis",
     "layout",
-    "lengths",
+    "level",
     "log_axis",
     "marks",
     "note",
     "ordered_series",
+    "shaded",
     "spans_decades",
     "thinned",
     "tick_text",
@@ -47,16 +50,18 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 DIVERGING = [[k / 8, f"var(--diverging-{k})"] for k in range(9)]  # about 0: blue is negative, brown is positive
 ORDERED = tuple(f"var(--ordered-{k})" for k in range(6))  # from little to much
+HOVER = "%{customdata}<extra></extra>"
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a curve: where, its standard error, and what the page says when the pointer rests on it."""
+    """One point of a curve: where, its standard error or the ends of its 95 % interval, and what the page says when the
+    pointer rests on it."""
 
     x: float | int
     y: float | int
-    stderr: float | None
+    bar: float | Interval | None
     text: str
 
 
@@ -135,49 +140,105 @@ def curve(
     marked: bool = True,
     width: float = 2,
     size: int = 8,
+    aside: float = 0.0,
+    sideways: bool = False,
 ) -> dict[str, Any]:
     """The trace of one series with 95 % bars. Points below ``floor`` or above ``ceiling`` are triangles at that edge,
-    without bars."""
-    below = [floor is not None and point.y < floor for point in points]
-    above = [ceiling is not None and point.y > ceiling for point in points]
-    off = [a or b for a, b in zip(below, above, strict=True)]
-    edges = [floor if a else ceiling if b else None for a, b in zip(below, above, strict=True)]
-    shapes = [
-        "triangle-down" if a else "triangle-up" if b else series.symbol for a, b in zip(below, above, strict=True)
-    ]
-    low, high = lengths([(point.y, point.stderr) for point in points], log=log)
-    colour = series.colour
+    without bars. ``aside``: how far all are moved, so that equal ones do not cover each other; ``sideways``: values to
+    the right."""
+    lowest, highest = -math.inf if floor is None else floor, math.inf if ceiling is None else ceiling
+    values = [min(max(point.y, lowest), highest) for point in points]
+    edges = ("triangle-left", "triangle-right") if sideways else ("triangle-down", "triangle-up")
+    shapes = [edges[0] if p.y < lowest else edges[1] if p.y > highest else series.symbol for p in points]
+    bars = [_bar(p, log, lowest, highest) if p.y == at else (0.0, 0.0) for p, at in zip(points, values, strict=True)]
+    colour, places = series.colour, [point.x + aside if aside else point.x for point in points]
     mode = "+".join(name for name, present in (("lines", lines), ("markers", marked)) if present)
-    return {
-        "type": "scatter",
-        "mode": mode,
-        "legendgroup": series.key,
-        "name": label(series.label),
-        "x": [point.x for point in points],
-        "y": [point.y if edge is None else edge for edge, point in zip(edges, points, strict=True)],
-        **(
-            {"error_y": error_bars(_inside(low, off), _inside(high, off), colour)}
-            if any(point.stderr for point in points)
-            else {}
-        ),
-        **({"line": {"color": colour, "width": width, "dash": dash}} if lines else {}),
-        **(
-            {"marker": {"color": colour, "size": size, "symbol": shapes if any(off) else series.symbol}}
-            if marked
-            else {}
-        ),
-        "customdata": [point.text for point in points],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
+    trace: dict[str, Any] = {
+        "type": "scatter", "mode": mode, "legendgroup": series.key, "name": label(series.label),
+        **dict(zip("yx" if sideways else "xy", (places, values), strict=True)),
+        "customdata": [point.text for point in points], "hovertemplate": HOVER,
+    }  # fmt: skip
+    if any(low or high for low, high in bars):
+        lows, highs = zip(*bars, strict=True)
+        trace["error_x" if sideways else "error_y"] = error_bars(lows, highs, colour)
+    if lines:
+        trace["line"] = {"color": colour, "width": width, "dash": dash}
+    if marked:
+        off = any(shape != series.symbol for shape in shapes)
+        trace["marker"] = {"color": colour, "size": size, "symbol": shapes if off else series.symbol}
+        if series.symbol.endswith("-open"):
+            trace["marker"]["line"] = {"width": 2, "color": colour}
+    return trace
 
 
-def _inside(bars: Sequence[float], off: Sequence[bool]) -> list[float]:
-    return [0.0 if outside else bar for outside, bar in zip(off, bars, strict=True)]
+def _bar(point: Point, log: bool, lowest: float, highest: float) -> tuple[float, float]:
+    """Lengths of the bar below and above. On a log axis the interval of a standard error is that of log v, v exp(+-1.96
+    se / v), which cannot cross 0."""
+    if isinstance(point.bar, tuple):
+        low, high = point.bar
+        return (
+            max(point.y - max(low, lowest), 0.0) if is_finite(low) else 0.0,
+            max(min(high, highest) - point.y, 0.0) if is_finite(high) else 0.0,
+        )
+    spread = Z95 * (point.bar or 0.0)
+    if log and point.y > 0:
+        factor = math.exp(min(spread / point.y, 20.0))
+        return point.y - point.y / factor, point.y * factor - point.y
+    return spread, spread
 
 
 def marks(series: Series, points: Sequence[Point], **more: Any) -> dict[str, Any]:
-    """The same without a line."""
+    """A ``curve`` without a line."""
     return curve(series, points, lines=False, **more)
+
+
+def bounded(title: str, lowest: float, highest: float = 1.0, margin: float = 0.06) -> dict[str, Any]:
+    """An axis of shares or of R², from 0 or from the lowest value."""
+    return axis(title, range=[min(lowest, 0.0) - margin, highest + margin])
+
+
+def heat_map(
+    name: str,
+    values: Sequence[Sequence[float | None]],
+    hover: Sequence[Sequence[str]],
+    columns: tuple[str, Sequence[str]],
+    rows: tuple[str, Sequence[str]],
+    *,
+    height: int,
+    title: str = "",
+    cells: Sequence[Sequence[str]] | None = None,
+    cell_size: int = 12,
+    downwards: bool = True,
+) -> Panel:
+    """A map of shares from 0 to 1; ``columns`` and ``rows`` are an axis title and tick labels."""
+    trace = {
+        "type": "heatmap", "z": values, "x": list(range(len(columns[1]))), "y": list(range(len(rows[1]))),
+        "zmin": 0, "zmax": 1, "colorscale": [[0, "var(--shade)"], [1, "var(--heat)"]], "showscale": False,
+        "xgap": 2, "ygap": 2, "customdata": hover, "hovertemplate": HOVER, "hoverongaps": True,
+    }  # fmt: skip
+    if cells is not None:
+        font = {"color": "var(--ink)", "size": cell_size}
+        trace |= {"text": cells, "texttemplate": "%{text}", "textfont": font}
+    plot = layout(axis(columns[0], tickangle=0, **_ticks(columns[1])), axis(rows[0], **_ticks(rows[1], downwards)))
+    return Panel(name=name, title=title, data=[trace], layout=plot, height=height)
+
+
+def _ticks(names: Sequence[str], downwards: bool = False) -> dict[str, Any]:
+    ends = [-0.5, len(names) - 0.5]
+    places = {"tickvals": list(range(len(names))), "ticktext": list(names), "range": ends[::-1] if downwards else ends}
+    return places | {"showgrid": False, "zeroline": False, "ticks": ""}
+
+
+def level(height: float, dash: str = "dash", colour: str = "var(--muted)", width: float | int = 1.5) -> dict[str, Any]:
+    """A horizontal line across the plot."""
+    line = {"color": colour, "dash": dash, "width": width}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": height, "y1": height, "line": line}
+
+
+def shaded(low: float, high: float) -> dict[str, Any]:
+    """A range of the horizontal axis."""
+    place = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "x0": low, "x1": high, "layer": "below"}
+    return place | {"fillcolor": "var(--shade)", "line": {"width": 0}}
 
 
 def ordered_series(labels: Sequence[str], prefix: str) -> list[Series]:
@@ -263,19 +324,3 @@ def tick_text(value: float) -> str:
 
 def spans_decades(values: Sequence[float]) -> bool:
     return min(values, default=0.0) > 0 and max(values) > 30 * min(values)
-
-
-def lengths(pairs: Sequence[tuple[float, float | None]], *, log: bool) -> tuple[list[float], list[float]]:
-    """Lengths of the 95 % bars below and above. On a log axis the interval is that of log v, v exp(+-1.96 se / v),
-    which cannot cross 0."""
-    low, high = [], []
-    for value, stderr in pairs:
-        spread = Z95 * (stderr or 0.0)
-        if log and value > 0:
-            factor = math.exp(min(spread / value, 20.0))
-            low.append(value - value / factor)
-            high.append(value * factor - value)
-        else:
-            low.append(spread)
-            high.append(spread)
-    return low, high

@@ -19,35 +19,11 @@ from interp.reports.numbers import plain
 __all__ = ["Columns", "items", "line", "section", "show"]
 
 _ASCII = {
-    **{"ω": "w", "τ": "tau", "α": "alpha", "λ": "lambda", "Σ": "Sigma", "Ω": "Omega"},
-    **{"ŷ": "yhat", "ȳ": "ybar", "\u0304": "bar", "−": "-", "φ": "phi", "ᵀ": "^T"},
-    **{
-        "σ": "sigma",
-        "β": "beta",
-        "γ": "gamma",
-        "η": "eta",
-        "κ": "kappa",
-        "μ": "mu",
-        "Π": "Pi",
-        "∇": "grad ",
-        "“": '"',
-        "”": '"',
-    },
-    **{
-        "±": "+-",
-        "—": "-",
-        "·": "-",
-        "²": "^2",
-        "→": "->",
-        "←": "<-",
-        "⟨": "<",
-        "⟩": ">",
-        "…": "...",
-        "≤": "<=",
-        "₀": "0",
-        "⁺": "^+",
-    },
-}
+    "ω": "w", "τ": "tau", "α": "alpha", "λ": "lambda", "Σ": "Sigma", "Ω": "Omega", "σ": "sigma", "β": "beta",
+    "γ": "gamma", "η": "eta", "κ": "kappa", "μ": "mu", "Π": "Pi", "φ": "phi", "∇": "grad ", "ŷ": "yhat", "ȳ": "ybar",
+    "\u0304": "bar", "ᵀ": "^T", "₀": "0", "⁺": "^+", "²": "^2", "−": "-", "±": "+-", "—": "-", "·": "-", "→": "->",
+    "←": "<-", "⟨": "<", "⟩": ">", "…": "...", "≤": "<=", "“": '"', "”": '"',
+}  # fmt: skip
 
 
 def show(rendered: RenderableType, console: Console) -> None:
@@ -75,7 +51,7 @@ class Columns:
     ``wraps`` names the column (if any) whose text gives way first.
     """
 
-    def __init__(self, *columns: tuple[str, str], wraps: int | None = None) -> None:
+    def __init__(self, *columns: str, wraps: int | None = None) -> None:
         self.columns, self.wraps = columns, wraps
         self.rows: list[tuple[Text, ...]] = []
 
@@ -85,17 +61,14 @@ class Columns:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         widths = [
             max(cell_len(header), *(cell_len(row[i].plain) for row in self.rows))
-            for i, (header, _) in enumerate(self.columns)
+            for i, header in enumerate(self.columns)
             if i != self.wraps
         ]
         room = options.max_width - sum(widths) - 2 * len(self.columns)
         fits = room >= (8 if self.wraps is not None else -2)
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-        for i, (header, justify) in enumerate(self.columns):
-            # The pairs hold the words that rich allows, but as plain strings.
-            table.add_column(
-                Text(header), justify=justify, overflow="fold", no_wrap=fits and i != self.wraps  # type: ignore[arg-type]
-            )  # fmt: skip
+        for i, header in enumerate(self.columns):
+            table.add_column(Text(header), overflow="fold", no_wrap=fits and i != self.wraps)
         for row in self.rows:
             table.add_row(*row)
         yield table

@@ -99,7 +99,7 @@ def command(
         return
     from rich.console import Console
 
-    from interp.reports.probe_table import print_probes
+    from interp.reports.terminal import print_probes
 
     print_probes(result, Console())
     if report is not None:

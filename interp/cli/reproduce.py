@@ -102,7 +102,7 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
             parts.append([0, 1])
         parts[-1].append(k)
     for part in parts:
-        shown = Columns(*((table.header[k], "left") for k in part), wraps=widest if taken[widest] >= WIDE else None)
+        shown = Columns(*(table.header[k] for k in part), wraps=widest if taken[widest] >= WIDE else None)
         for row in table.rows:
             shown.add(*(row[k] for k in part))
         yield shown

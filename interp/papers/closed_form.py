@@ -19,8 +19,7 @@ from interp.models.transformer import LinearTransformer
 from interp.papers.closed_form_law import LawPoint, construction_errors, fit_law, law_errors, law_points
 from interp.papers.comparison import as_section, table_of
 from interp.papers.paper import Paper, Progress
-from interp.reports.findings import listed
-from interp.reports.numbers import interval, number
+from interp.reports.numbers import interval, listed, number
 from interp.reports.plots import Point, curve, layout, log_axis, marks, ordered_series
 from interp.results import Figure, Panel, Section, Table
 from interp.simple_analysis import analyse_simple_regression

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from interp.papers.comparison import Rows, as_section, measured_table
-from interp.reports.findings import listed
-from interp.reports.numbers import number
+from interp.reports.numbers import listed, number
 from interp.reports.plots import SYMBOLS, Point, axis, curve, layer_axis, layout, log_axis
 from interp.results import Figure, Panel, Section, Series
 

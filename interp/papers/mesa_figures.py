@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from interp.papers.comparison import Row, Rows, as_section, holds, judged_table, table_of, within_bar
-from interp.reports.findings import listed
-from interp.reports.numbers import estimate, number, percent
+from interp.reports.numbers import estimate, listed, number, percent
 from interp.reports.plots import Point, axis, curve, layer_axis, layout, log_axis, ordered_series
 from interp.results import Figure, Panel, Section, Table
 

@@ -78,8 +78,7 @@ def test_opens_offline_and_fits(open_report: Open, kind: str) -> None:
     sections = page.locator("main section").evaluate_all("all => all.map((one) => `#${one.id}`)")
     links = page.locator("nav a").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
     assert sections == links  # parts without content are in neither, but in the list of what was skipped
-    whole = {"empty": 5, "closed-form": 7}
-    assert len(sections) >= (5 if kind.startswith("probes") else whole.get(kind, 8))
+    assert len(sections) >= (3 if kind == "empty" else 5)
     assert opened.requests == [opened.url]
     assert opened.complaints == []
 
@@ -124,13 +123,14 @@ def test_hover_shows_what_the_regression_section_holds(open_report: Open, analys
     )
     step = known.step[3].bins[6]
     assert hover(opened, "plot-step-3", step.x, step.observed) == f"layer 3: {estimate(step.observed, step.stderr)}"
-    assert "worth: 0.63 ± 0.03" in hover(opened, "plot-omegas-0", 0.63, "ω<sub>xy</sub> + ω<sub>yy</sub>")
+    row = [e.coefficient for e in known.omegas.effects if e.layer is None].index("xy+yy")
+    assert "worth: 0.63 ± 0.03" in hover(opened, "plot-omegas-0", 0.63, row)
     assert hover(opened, "plot-momentum", 3 + 0.12 * -0.5, 0.83) == "layer 3, w: along the momentum u: R² = 0.8300"
 
 
 def test_hover_on_what_is_left_and_on_a_preconditioner(open_report: Open, analyses: dict[str, Analysis]) -> None:
     opened = open_report("full")
-    assert hover(opened, "plot-remainder-blocks", 2, "x ← x · Σ") == (
+    assert hover(opened, "plot-remainder-blocks", 2, 0) == (
         "layer 2, x ← x, read from Σ: 90 % of what is left (99.0 %; rank 38)"
     )
     assert hover(opened, "plot-remainder-shares", 2, 0.8) == "layer 2, four ω in its place: R² = 0.80 [0.77, 0.83]"

@@ -4,72 +4,46 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
 import synthetic_analyses
-import synthetic_closed_form
 import synthetic_probes
-import test_causal_figures
+from shown import notes, sections
 from test_html_report import Page
 
-from interp.reports.absent import absent_parts, absent_sections, why_absent
-from interp.reports.causal_findings import interventions
 from interp.reports.html import render_report
+from interp.reports.registry import GROUPS, QUESTIONS, sections_of
 from interp.results import Analysis
 
-SECTIONS = {"coefficients", "noise", "implicit", "behaviour", "weights", "probes", "causal"}
+BASE = synthetic_analyses.analysis()
 
 
-def of_task(name: str) -> Analysis:
-    base = synthetic_analyses.analysis()
-    return dataclasses.replace(base, task={**base.task, "name": name})
-
-
-@pytest.mark.parametrize("task", ["matrix_completion", "simple_regression"])
-def test_no_command_is_named_that_refuses_the_task(task: str) -> None:
-    page = Page(render_report(of_task(task)).text)
-    assert f"Probes and causal checks: skipped, because there are no probes for {task.replace('_', ' ')}" in page.words
-    assert "interp-probe probe" not in page.words
-
-
-def test_the_command_is_named_where_it_works() -> None:
-    words = Page(render_report(synthetic_analyses.analysis()).text).words
-    assert "Probes: skipped, because this analysis ran no probes; interp-probe probe" in words
-    assert "Causal checks: skipped, because no intervention was made; interp-probe probe" in words
-
-
-def test_an_absent_section_is_neither_there_nor_in_the_contents(any_analysis: Analysis) -> None:
+def test_every_section_is_in_the_contents_and_has_something_in_it(any_analysis: Analysis) -> None:
     page = Page(render_report(any_analysis).text)
     ids = {attributes["id"] for _, attributes in page.tags if attributes.get("id")}
-    links = {(attributes["href"] or "")[1:] for tag, attributes in page.tags if tag == "a"}
-    assert links <= ids
-    assert links & SECTIONS == ids & SECTIONS
+    links = [(attributes["href"] or "")[1:] for tag, attributes in page.tags if tag == "a"]
+    made = sections_of(any_analysis)
+    assert links == ["verdict", *(entry.name for entry in made), "provenance"] and set(links) <= ids
+    groups = {group.name for group in GROUPS}
+    assert all(entry.parts or entry.name not in groups for entry in made)
 
 
-def test_reasons_come_from_the_notes_and_are_not_repeated() -> None:
-    analysis = synthetic_closed_form.analysed(synthetic_analyses.analysis())
-    assert why_absent(analysis, "coefficients") == "LayerNorm is not linear"
-    words = Page(render_report(analysis).text).words
-    assert words.count("skipped, because LayerNorm is not linear") == 1
-    assert why_absent(analysis, "implicit weights") == "this analysis has no implicit weights"
-    general = synthetic_analyses.empty("nothing could be estimated, because it is all zero")
-    assert why_absent(general, "implicit weights").endswith("Its notes: " + general.evidence.notes[0])
+def test_reasons_of_an_analysis_are_said_once_under_the_name_of_the_question() -> None:
+    reasons = {"coefficients": "LayerNorm is not linear", "distances": "LayerNorm is not linear", "drift": "so"}
+    lacking = dataclasses.replace(BASE, skipped=reasons)
+    lines = [line for line in notes(lacking) if "skipped, because LayerNorm is not linear" in line]
+    lines = [line for line in lines if QUESTIONS["coefficients"].title in line.lower()]
+    assert len(lines) == 1 and QUESTIONS["distances"].title in lines[0].lower()
+    assert "Drift: skipped, because so" in notes(lacking)
 
 
-def test_parts_that_lack_for_one_reason_share_a_line() -> None:
-    absent = {"a": ("one", "so"), "b": ("two", "other"), "c": ("three", "so")}
-    assert absent_parts(absent) == ("One and three: skipped, because so", "Two: skipped, because other")
+def test_the_reason_of_the_analysis_comes_before_that_of_the_report() -> None:
+    lacking = dataclasses.replace(BASE, skipped={"probes": "the task has no targets"})
+    named = [line for line in notes(lacking) if line.startswith("Probes")]
+    assert named == ["Probes: skipped, because the task has no targets"]
+    assert len([line for line in notes(BASE) if line.startswith("Probes")]) == 1
 
 
-def test_a_section_with_something_in_it_is_not_absent() -> None:
-    base = dataclasses.replace(of_task("matrix_completion"), probes=synthetic_probes.at_the_query())
-    assert set(absent_sections(base, ("coefficients", "trajectory"), "")) == {"noise", "causal"}
-    assert "weights" in absent_sections(base, (), "too many")
-
-
-def test_interventions_that_were_skipped_are_not_described() -> None:
-    moved, erased = test_causal_figures.moved(1), test_causal_figures.erased("w")
-    assert interventions((), ()) == "nothing was changed"
-    assert interventions((), erased) == "what a probe reads is erased"
-    lost = test_causal_figures.moved(1, reason="skipped, because so", effect=None, error=None)
-    assert interventions(lost, erased) == "what a probe reads is erased"
-    assert interventions(moved, erased) == "other implicit weights are put in place and what a probe reads is erased"
+def test_a_question_with_an_answer_is_not_skipped() -> None:
+    assert not any(
+        "Probes" in line for line in notes(dataclasses.replace(BASE, probes=synthetic_probes.at_the_query()))
+    )
+    assert "matrices" in sections(BASE)

@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 import pytest
 import synthetic_analyses
 from rich.console import Console
+from shown import figure_of, trajectory_figure
 from synthetic_behaviour import behaviour
 from test_html_report import Page
 
-from interp.reports.behaviour_figures import shift_figure, trajectory_figure
-from interp.reports.behaviour_findings import behaviour_finding, shift_finding, similarity_finding, weights_finding
 from interp.reports.html import render_report
+from interp.reports.sections.behaviour import behaviour_finding, shift_finding, similarity_finding, weights_finding
 from interp.reports.terminal import print_analysis
 from interp.results import Analysis, Behaviour
 
@@ -51,7 +51,7 @@ def test_sentences() -> None:
 
 
 def test_figures_hold_every_match_with_its_interval() -> None:
-    made = trajectory_figure(analysis())
+    made = figure_of(analysis(), "trajectory")
     assert made is not None and len(made.table.rows) == 9
     distance, steps = made.panels
     assert [trace["legendgroup"] for trace in distance.data] == ["solver-0", "solver-1", "solver-2"]
@@ -60,14 +60,14 @@ def test_figures_hold_every_match_with_its_interval() -> None:
     assert [trace["y"] for trace in steps.data] == [[1.0, 2.0, 3.0]] * 2  # the ridge path has no steps
     assert steps.data[1]["error_y"]["array"] == [1.0] * 3
     assert made.table.rows[-1][2] == "12 [12, 12] (penalty)" or made.table.rows[-1][2].endswith("(penalty)")
-    shifts = shift_figure(analysis())
+    shifts = figure_of(analysis(), "shifts")
     assert shifts is not None and shifts.table.rows[2][1] == "skipped, because most diverge"
     assert shifts.table.rows[-1][:2] == ("sensitivity to the query", "0.010 [0.005, 0.020]")
     for figure in (made, shifts):
         assert all(len(row) == len(figure.table.header) for row in figure.table.rows)
         for panel in figure.panels:
             go.Figure(data=panel.data, layout=panel.layout)
-    assert trajectory_figure(synthetic_analyses.analysis()) is None
+    assert figure_of(synthetic_analyses.analysis(), "trajectory") is None
     found = behaviour()
     same = tuple(dataclasses.replace(m, distance=0.004) if m.solver == "cg" else m for m in found.matches)
     alike = trajectory_figure(analysis(dataclasses.replace(found, matches=same)))

@@ -7,12 +7,12 @@ import dataclasses
 import plotly.graph_objects as go
 import synthetic_analyses
 import synthetic_probes
+from shown import causal_figures
 from test_causal_table import ERASED, MOVED
 from test_html_report import Page
 
-from interp.reports.causal_figures import causal_figures
-from interp.reports.causal_findings import erasure_finding, linearity_finding, transplant_finding
 from interp.reports.html import render_report
+from interp.reports.sections.interventions import erasure_finding, linearity_finding, transplant_finding
 from interp.results import Erasure, ImplicitFit, Transplant
 
 NOTHING = (None, None)
@@ -89,9 +89,9 @@ def test_both_pages_show_them_or_say_that_there_are_none() -> None:
     checks = {"transplants": moved(1, 2), "erasures": erased("<img src=x>")}
     base = synthetic_probes.report(synthetic_probes.at_the_query())
     for plain in (base, synthetic_analyses.analysis()):
-        assert "no intervention was made" in Page(render_report(plain).text).words
+        assert 'id="figure-transplants"' not in render_report(plain).text
         page = Page(render_report(dataclasses.replace(plain, **checks)).text)
-        assert "The network predicts from its implicit weights" in page.words
+        assert ("figure", "figure-transplants") in [(tag, attributes.get("id")) for tag, attributes in page.tags]
         assert "<img src=x>" in page.words and not any(tag == "img" for tag, _ in page.tags)
     missing = dataclasses.replace(base, erasures=erased("w", reason="skipped, because so", effect=None))
     assert "erasure of w after 1, 2 layers: skipped, because so" in Page(render_report(missing).text).words

@@ -8,17 +8,22 @@ import pytest
 import synthetic_analyses
 import synthetic_evidence
 import synthetic_regression
+from shown import figure_of
 from synthetic_behaviour import behaviour
 
-from interp.reports import findings
-from interp.reports.adaptation_figures import omega_figure
-from interp.reports.behaviour_findings import behaviour_finding, share_text, shift_finding
-from interp.reports.evidence_findings import interpolation_finding, span_text, stress_finding
-from interp.reports.html import _flat, _mathy, render_report
-from interp.reports.noise_findings import depth_profile_finding, momentum_finding, profile_finding
-from interp.reports.open_questions import open_questions
-from interp.reports.remainder_figures import remainder_figure
-from interp.reports.remainder_findings import matrix_sentences, omega_finding, preconditioner_finding, remainder_finding
+from interp.reports.html import _flat, render_report
+from interp.reports.sections.algorithm import matrix_sentences, preconditioner_finding
+from interp.reports.sections.behaviour import behaviour_finding, share_text, shift_finding
+from interp.reports.sections.coefficients import remarks
+from interp.reports.sections.families import family_finding
+from interp.reports.sections.implicit import distance_finding, momentum_finding
+from interp.reports.sections.noise import depth_profile_finding, profile_finding
+from interp.reports.sections.omegas import omega_finding
+from interp.reports.sections.remainder import remainder_finding, split_finding
+from interp.reports.sections.replacement import interpolation_finding
+from interp.reports.sections.stress import span_text, stress_finding
+from interp.reports.sections.verdict import open_questions
+from interp.reports.typeset import typeset
 from interp.results import Analysis, Interpolation, Stress
 
 BASE = synthetic_analyses.noisy()
@@ -63,14 +68,14 @@ def test_zeroing_is_said_to_exaggerate_only_where_it_does() -> None:
     omegas = dataclasses.replace(synthetic_regression.effects(), effects=(effect,))
     assert BASE.regression is not None
     analysis = dataclasses.replace(BASE, regression=dataclasses.replace(BASE.regression, omegas=omegas))
-    figure = omega_figure(analysis)
+    figure = figure_of(analysis, "omegas")
     assert omega_finding(analysis).endswith("Zeroing alone would say as little as 0.17 times as much")
     assert figure is not None and "exaggerates" not in figure.description + figure.finding
 
 
 def test_weights_farther_than_none_are_close_to_no_baseline() -> None:
     last = dataclasses.replace(BASE.implicit[-1], distance={"ols": 3.22, "gd-1": 3.44}, distance_stderr={"ols": 0.03})
-    text = findings.distance_finding(dataclasses.replace(BASE, implicit=(last,)))
+    text = distance_finding(dataclasses.replace(BASE, implicit=(last,)))
     assert "like those of no baseline" in text and "3.22 ± 0.03" in text and "closest" not in text
 
 
@@ -103,13 +108,13 @@ def test_matrices_unlike_both_references_are_close_to_neither() -> None:
 def test_families_below_a_constant_are_not_called_near() -> None:
     poor = synthetic_analyses.unrecognized()
     families = tuple(dataclasses.replace(f, fidelity=-0.001) for f in poor.families)
-    text = findings.family_finding(dataclasses.replace(poor, families=families))
+    text = family_finding(dataclasses.replace(poor, families=families))
     assert "none predicts better than a constant" in text and "nearest" not in text
 
 
 def test_one_layer_is_not_the_least_of_them_nor_at_least() -> None:
     one = dataclasses.replace(BASE, layers=BASE.layers[:1])
-    for text in (findings.split_finding(one), remainder_finding(one)):
+    for text in (split_finding(one), remainder_finding(one)):
         assert "least" not in text and "layer 0" not in text.lower() and "every" not in text
 
 
@@ -156,12 +161,12 @@ def test_estimates_far_apart_are_an_open_question() -> None:
     yx = dataclasses.replace(layer.omega["yx"], weight=1.0, output=0.01, refit=0.012, stderr=1e-5, refit_stderr=1e-5)
     layers = (BASE.layers[0], dataclasses.replace(layer, omega={**layer.omega, "yx": yx}), *BASE.layers[2:])
     assert any("ω_yx of layer 1" in text for text in open_questions(dataclasses.replace(BASE, layers=layers)))
-    assert [r.short for r in findings.remarks(yx)] == ["estimates far apart"]
+    assert [r.short for r in remarks(yx)] == ["estimates far apart"]
 
 
 def test_a_second_panel_is_described_only_where_there_is_one() -> None:
     for analysis in (BASE, synthetic_analyses.full()):
-        figure = remainder_figure(analysis)
+        figure = figure_of(analysis, "remainder")
         assert figure is not None and ("Second:" in figure.description) == (len(figure.panels) == 2)
 
 
@@ -177,7 +182,7 @@ def test_a_second_panel_is_described_only_where_there_is_one() -> None:
     ],
 )
 def test_prose_has_powers_of_ten(text: str, said: str) -> None:
-    assert str(_mathy(text)) == said
+    assert str(typeset(text)) == said
 
 
 def test_provenance_is_for_people_and_its_command_breaks_between_arguments() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import synthetic_analyses
+from shown import agreement_figure, law_figure, sections
 from synthetic_completion import completion
 
-from interp.reports.completion_figures import agreement_figure, law_figure
-from interp.reports.completion_findings import agreement_finding, completion_sentences
-from interp.reports.html import render_report
+from interp.reports.sections.eagle import agreement_finding, completion_sentences
 from interp.results import RecoveredCompletion
 
 AHEAD = ((0.5, 0.9, 0.7), (0.2, 0.3, 0.8), (0.1, 0.1, 0.1))  # the last layer's update of x is never read
@@ -45,27 +45,25 @@ def test_results_that_do_not_hold_it_say_nothing_of_it() -> None:
 @pytest.mark.parametrize(
     ("regime", "written", "formula"),
     [
-        ("sketch", [[1.0], [0.0]], "Π′ Σ Π <i>x<sub>i</sub></i>"),
-        ("sketch", None, "Π Σ Π <i>x<sub>i</sub></i>"),
-        ("machines", None, "(<i>M</i> ⊙ Σ) <i>x<sub>i</sub></i>"),
-        ("full", None, "Σ <i>x<sub>i</sub></i>"),
+        ("sketch", [[1.0], [0.0]], "Π′ Σ Π x"),
+        ("sketch", None, "Π Σ Π x"),
+        ("machines", None, "(M ⊙ Σ) x"),
+        ("full", None, "Σ x"),
     ],
 )
 def test_the_formulas_of_a_page_are_those_of_its_regime(regime: str, written: object, formula: str) -> None:
     base = synthetic_analyses.analysis()
     assert base.recovered is not None
     fields = {field.name: getattr(base.recovered, field.name) for field in dataclasses.fields(base.recovered)}
-    layers = len(base.recovered.updates)
-    fields |= {
-        "outputs": 2, "algorithm": "gd++", "prompt": "completion", "written": (written,) * layers,
-        "sketches": ([[0.0], [1.0]],) * layers * (regime == "sketch"),
-        "machines": ((0,), (1,)) if regime == "machines" else (),
-    }  # fmt: skip
-    recovered = RecoveredCompletion(**fields)
-    page = render_report(replace(base, recovered=recovered, completion=completion(regime))).text
-    assert f" {formula}" in page
-    assert ("α<sup>T</sup> Π <i>x<sub>i</sub></i>" in page) is (regime == "sketch")
-    assert ("Π′ Σ" in page) is (written is not None)
+    layers = len(base.layers)
+    structure: dict[str, Any] = {"machines": ((0, 1), (2, 3))} if regime == "machines" else {}
+    if regime == "sketch":
+        structure = {"sketches": ([[1.0], [0.0]],) * layers, "written": (written,) * layers}
+    recovered = RecoveredCompletion(**fields | structure, outputs=2, algorithm="gd++")
+    lines = sections(replace(base, recovered=recovered, completion=completion(regime)))["formula"].formula
+    assert formula in lines[0]
+    assert ("αᵀ Π x" in lines[0]) is (regime == "sketch")
+    assert ("Π′ Σ" in lines[0]) is (written is not None)
 
 
 def test_the_law_is_drawn_with_its_intervals_and_without_what_is_not_known() -> None:

@@ -7,17 +7,12 @@ import dataclasses
 import pytest
 import synthetic_analyses
 import synthetic_evidence as made
+from shown import absorption_figure, figures, interpolation_figure, stress_figure, swap_figure
 from synthetic_evidence import given
 
-from interp.reports.evidence_figures import absorption_figure, interpolation_figure, stress_figure, swap_figure
-from interp.reports.evidence_findings import (
-    absorption_finding,
-    evidence_sentences,
-    interpolation_finding,
-    stress_finding,
-    swap_finding,
-)
 from interp.reports.html import render_report
+from interp.reports.sections.replacement import absorption_finding, interpolation_finding, swap_finding
+from interp.reports.sections.stress import stress_finding
 from interp.results import Analysis, Interpolation, Outcome
 
 BASE = synthetic_analyses.analysis()
@@ -96,9 +91,14 @@ def test_what_is_said_of_the_rest() -> None:
 
 def test_figures_draw_the_numbers_with_their_bars() -> None:
     analysis = given(BASE, like="opaque")
-    figures = [maker(analysis) for maker in (swap_figure, interpolation_figure, stress_figure, absorption_figure)]
-    swap, path, stress, rest = (figure for figure in figures if figure is not None)
-    assert [figure.finding for figure in (swap, path, stress, rest)] == list(evidence_sentences(analysis))
+    made_figures = [maker(analysis) for maker in (swap_figure, interpolation_figure, stress_figure, absorption_figure)]
+    swap, path, stress, rest = (figure for figure in made_figures if figure is not None)
+    assert [figure.finding for figure in (swap, path, stress, rest)] == [
+        swap_finding(analysis),
+        interpolation_finding(analysis),
+        stress_finding(analysis),
+        absorption_finding(analysis.evidence.absorption),
+    ]
 
     replaced, idle = swap.panels[0].data
     assert idle["y"] == pytest.approx([1.2, 2.2, 3.2, 4.2]) and idle["error_y"]["array"][0] > 0
@@ -118,7 +118,7 @@ def test_figures_draw_the_numbers_with_their_bars() -> None:
     dash, shade = by_name["stress-noise"].layout["shapes"]
     assert dash["y0"] == 0.01 and shade["x1"] == pytest.approx(5, rel=0.1)
 
-    assert rest.panels[0].data[0]["x"][-1] == "64" and len(rest.table.rows) == 8
+    assert rest.panels[0].layout["xaxis"]["ticktext"][-1] == "64" and len(rest.table.rows) == 8
 
 
 def test_a_change_that_may_be_none_is_at_the_edge() -> None:
@@ -140,4 +140,4 @@ def test_the_report_has_them_and_the_closest_family_is_called_so() -> None:
     for name in ("swaps", "interpolation", "stress", "absorption"):
         assert f'id="figure-{name}"' in text
     closest = given(synthetic_analyses.unrecognized(), like="opaque")
-    assert "recovered algorithm" not in " ".join(evidence_sentences(closest))
+    assert "recovered algorithm" not in " ".join(f.finding + f.description for f in figures(closest).values())

@@ -8,18 +8,20 @@ import re
 import pytest
 import synthetic_analyses
 import synthetic_kinds
+from shown import figures, sections
 
-from interp.reports import findings
-from interp.reports.emit.html import coefficient_note, layer_formulas
-from interp.reports.loss_findings import depth_finding, loss_finding
-from interp.reports.task_in_words import task_in_words
-from interp.results import Analysis, Coefficient, Loss, RecoveredOmegas
+from interp.reports.sections.coefficients import CoefficientRow, Remark, remark_lines, remarks
+from interp.reports.sections.implicit import distance_finding
+from interp.reports.sections.losses import depth_finding, loss_finding
+from interp.reports.sections.remainder import split_finding
+from interp.reports.sections.verdict import head, task_sentence
+from interp.results import Analysis, Coefficient, Loss, Words
 
 CLEAR = Coefficient(weight=-0.02, output=-0.021, stderr=0.0005, refit=-0.0205, refit_stderr=0.0003, live=True)
 
 
 def shorts(c: Coefficient) -> list[str]:
-    return [remark.short for remark in findings.remarks(c)]
+    return [remark.short for remark in remarks(c)]
 
 
 @pytest.mark.parametrize(
@@ -43,13 +45,13 @@ def test_remarks(change: dict[str, object], expected: list[str]) -> None:
 @pytest.mark.parametrize("count", [2, 9])
 def test_remarks_that_differ_in_details_are_one_when_there_are_many(count: int) -> None:
     rows = [
-        findings.CoefficientRow(
+        CoefficientRow(
             layer=layer, symbol="ω_xx", output="1", weight="1", refit="1", live=True,
-            remarks=(findings.Remark("undetermined", f"no refit; it trades off against yx of layer {layer}"),),
+            remarks=(Remark("undetermined", f"no refit; it trades off against yx of layer {layer}"),),
         )
         for layer in range(count)
     ]  # fmt: skip
-    lines = findings.remark_lines(rows)
+    lines = remark_lines(rows)
     if count == 2:
         assert lines[1] == "ω_xx of layer 1, undetermined: no refit; it trades off against yx of layer 1"
     else:
@@ -81,17 +83,17 @@ def test_loss_finding(network: float | None, recovered: float | None, text: str)
 
 
 def test_the_task_of_a_network_that_diverges() -> None:
-    assert findings.task_sentence(with_losses(1e80, None)).endswith(
+    assert task_sentence(with_losses(1e80, None)).endswith(
         "against 10.00 for predicting zero and 3.000 for the best possible"
     )
 
 
 def test_numbers_of_another_form_are_told_apart() -> None:
     base = synthetic_analyses.analysis()
-    assert coefficient_note(base) is None  # diag, as in the table
     assert base.recovered is not None
     of_gd = dataclasses.replace(base, recovered=dataclasses.replace(base.recovered, family="gd"))
-    assert "the recovered algorithm (gd)" in (coefficient_note(of_gd) or "")
+    same, other = (figures(analysis)["coefficients"].description for analysis in (base, of_gd))
+    assert other.startswith(same) and "(gd)" in other.removeprefix(same)
 
 
 def test_loss_finding_prefers_the_paired_excess() -> None:
@@ -132,57 +134,51 @@ def test_depth_finding_names_the_layers_that_raise_the_error() -> None:
 
 
 def test_distance_finding_names_the_closest_baseline() -> None:
-    assert "closest to ridge, true noise (optimal): relative squared distance 0.0087" in findings.distance_finding(
+    assert "closest to ridge, true noise (optimal): relative squared distance 0.0087" in distance_finding(
         synthetic_analyses.analysis()
     )
 
 
 def test_split_finding_is_about_the_worst_layer() -> None:
     base = synthetic_analyses.analysis()
-    assert "at least 99.31 %" in findings.split_finding(base) and "at most 0.67 %" in findings.split_finding(base)
+    assert "at least 99.31 %" in split_finding(base) and "at most 0.67 %" in split_finding(base)
     worst = dataclasses.replace(base.layers[1].split, block_scalar=0.2, trace=0.05, residual=0.75)
     layers = (base.layers[0], dataclasses.replace(base.layers[1], split=worst), *base.layers[2:])
-    text = findings.split_finding(dataclasses.replace(base, layers=layers))
+    text = split_finding(dataclasses.replace(base, layers=layers))
     assert text.startswith("Layer 1 is the least regular: the four ω account for 20 % of its weights, and 75 % breaks")
 
 
 def test_status_refuses_before_it_recognizes() -> None:
-    tones = {name: findings.status(a).tone for name, a in synthetic_kinds.many().items()}
+    tones = {name: head(a).tone for name, a in synthetic_kinds.many().items()}
     assert (tones["diag"], tones["unrecognized"], tones["refused"]) == ("good", "caution", "bad")
 
 
-def test_every_sentence_can_be_made_of_every_analysis(any_analysis: Analysis) -> None:
-    for name in findings.__all__:
-        sentence = getattr(findings, name)
-        if name.endswith(("_finding", "_sentence")) or name == "in_words":
-            assert isinstance(sentence(any_analysis), str)
-
-
-def numbers(line: str) -> list[float]:
-    """Those of a formula, without the tags: 5.1·10−4 is one."""
-    text = re.sub(r"<sub>.*?</sub>|<[^>]*>", "", line).replace("·10", "e").replace("−", "-").replace("\xa0", " ")
-    return [float(n.replace(" ", "")) for n in re.findall(r"(?:- )?\b\d[\d.]*(?:e-?\d+)?", text)]
+def formula(analysis: Analysis) -> tuple[str, ...]:
+    return sections(analysis)["formula"].formula
 
 
 def test_the_formula_has_the_numbers_of_the_recovered_algorithm() -> None:
     analysis = synthetic_analyses.analysis()
-    assert isinstance(analysis.recovered, RecoveredOmegas)
-    formulas = layer_formulas(analysis.recovered)
-    for formula, layer in zip(formulas, analysis.recovered.layers, strict=True):
-        shown = [number for line in formula.lines for number in numbers(line)]
-        assert shown == pytest.approx([c.value for c in layer.coefficients.values()], rel=0.05)
-        assert len(formula.lines) == len({name[0] for name in layer.coefficients})
+    assert analysis.recovered is not None
+    lines = formula(analysis)
+    assert len(lines) == len(analysis.recovered.updates)
+    for line, updates in zip(lines, analysis.recovered.updates, strict=True):
+        known = [term.number for update in updates for term in update.terms]
+        signed = [
+            float(size) * (-1 if sign == "−" else 1) for sign, size in re.findall(r"([+−]) ([\d.]+(?:e-?\d+)?)", line)
+        ]
+        assert signed == pytest.approx(known, rel=0.05)
 
 
 def test_the_formula_marks_what_the_data_do_not_determine() -> None:
-    formulas = layer_formulas(synthetic_analyses.disagreeing().recovered)
-    assert [len(formula.doubts) for formula in formulas] == [1, *[0] * (len(formulas) - 1)]
-    assert "".join(line for formula in formulas for line in formula.lines).count("<sup>?</sup>") == 1
+    lines = formula(synthetic_analyses.disagreeing())
+    assert [line.count("^?") for line in lines] == [1, *(0 for _ in lines[1:])]
 
 
 def test_the_formula_has_only_the_terms_of_its_family() -> None:
-    formulas = layer_formulas(synthetic_analyses.refused().recovered)
-    assert formulas and all(len(formula.lines) == 1 and len(numbers(formula.lines[0])) == 1 for formula in formulas)
+    assert all(
+        "⟨α, x⟩" in line and "Σ" not in line and "λ" not in line for line in formula(synthetic_analyses.refused())
+    )
 
 
 def test_the_formula_is_that_of_the_family_where_the_layers_show_another_fit() -> None:
@@ -193,40 +189,18 @@ def test_the_formula_is_that_of_the_family_where_the_layers_show_another_fit() -
         dataclasses.replace(layer, omega={**layer.omega, "yx": dataclasses.replace(layer.omega["yx"], **loose)})
         for layer in base.layers
     )
-    assert layer_formulas(dataclasses.replace(base, layers=layers).recovered) == layer_formulas(base.recovered)
+    assert formula(dataclasses.replace(base, layers=layers)) == formula(base)
 
 
 @pytest.mark.parametrize("kind", ["unrecognized", "empty", "all-none"])
 def test_no_formula_without_a_family(kind: str) -> None:
-    assert layer_formulas(synthetic_kinds.many()[kind].recovered) == ()
+    assert formula(synthetic_kinds.many()[kind]) == ()
 
 
-@pytest.mark.parametrize(
-    ("noise", "said"),
-    [
-        ({"uniform": [0.0, 5.0]}, "The size σ of the noise differs from prompt to prompt, between 0 and 5."),
-        ({"choice": [1.0, 3.0]}, "The size σ of the noise is one of 1 and 3."),
-        ({"fixed": 0.5}, "The size σ of the noise is 0.5."),
-        ({"fixed": 0.0}, "y = ⟨w, x⟩. x has 10 numbers; w is drawn anew for every prompt and never shown."),
-        ("damaged", "never shown."),
-        ({"uniform": []}, "between —."),
-    ],
-)
-def test_what_is_asked_of_the_network(noise: object, said: str) -> None:
-    words = task_in_words({**synthetic_analyses.analysis().task, "noise": noise})
-    assert words.startswith("To predict ⟨w, x⟩ for a new x from 20 examples") and words.endswith(said)
-
-
-@pytest.mark.parametrize(
-    ("task", "said"),
-    [
-        ({"name": "linear_dynamics", "dim": 10, "context": 50, "dynamics": "orthogonal"}, "50 states of 10 numbers"),
-        ({"name": "linear_dynamics", "dim": 10, "context": 50, "dynamics": "fixed"}, "the same for all sequences"),
-        ({"name": "simple_regression", "context": 20, "noise": {"fixed": 0.3}}, "The size σ of the noise on y is 0.3."),
-        ({"name": "matrix_completion", "dim": 6, "context": 7, "outputs": 3, "queries": 2}, "A (7 x 6), B (2 rows)"),
-        ({"name": "matrix_completion"}, "from A (— x —)"),
-    ],
-)
-def test_every_task_is_told_to_a_newcomer(task: dict[str, object], said: str) -> None:
-    assert said in task_in_words(task)
-    assert task_in_words({"name": "<b>"}) == task_in_words({}) == ""
+def test_the_words_of_a_task_are_those_of_the_analysis() -> None:
+    base = synthetic_analyses.analysis()
+    words = Words(asked="To guess the next move.", error="share of wrong moves", prompt="game")
+    facts = dict(head(dataclasses.replace(base, words=words)).facts)
+    assert words.asked in facts.values()
+    assert any(words.error in text and f"{words.prompt}s" in text for text in facts.values())
+    assert words.asked not in dict(head(base).facts).values()

@@ -11,11 +11,9 @@ import synthetic_evidence
 import synthetic_regression
 from hypothesis import given
 from hypothesis import strategies as st
+from shown import absorption_figure, figure_of, step_figure, swap_figure
 
-from interp.reports.adaptation_figures import step_figure
 from interp.reports.baseline_looks import baseline_series, coinciding, names_explained
-from interp.reports.evidence_figures import absorption_figure, swap_figure
-from interp.reports.loss_figures import profile_figure
 from interp.reports.plots import Point, count_axis, log_axis, tick_text, wrapped
 from interp.results import Analysis
 
@@ -116,7 +114,7 @@ def test_a_rise_near_one_fills_its_axis() -> None:
 
 
 def test_the_place_of_training_is_named_above_the_plot() -> None:
-    figure = profile_figure(BASE)
+    figure = figure_of(BASE, "profile")
     assert figure is not None
     (word,) = figure.panels[0].layout["annotations"]
     assert (word["y"], word["yanchor"]) == (1, "bottom") and figure.panels[0].layout["margin"]["t"] > 20

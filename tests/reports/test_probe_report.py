@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 import pytest
 import synthetic_analyses
 import synthetic_probes as synthetic
+from shown import notes, probe_figures
 from test_html_report import Page, data_of
 
 from interp.reports.html import render_report
-from interp.reports.probe_figures import probe_figures
-from interp.reports.probe_findings import (
+from interp.reports.sections.probes import (
     above_all,
     gap_text,
     probe_finding,
@@ -169,13 +169,16 @@ def test_names_of_targets_are_only_ever_text() -> None:
 
 def test_analysis_shows_its_probes_or_says_that_there_are_none() -> None:
     base = synthetic_analyses.analysis()
-    assert "this analysis ran no probes" in Page(render_report(base).text).words
+    assert any(note.startswith("Probes: skipped") for note in notes(base))
     text = render_report(dataclasses.replace(base, probes=synthetic.at_the_query())).text
-    assert 'id="figure-probe-0-depth"' in text and "ran no probes" not in text
+    assert 'id="figure-probe-0-depth"' in text and "Probes: skipped" not in text
 
 
 def test_nothing_probed() -> None:
-    assert "no probe was run" in Page(render_report(synthetic.report(())).text).words
+    assert not any(
+        "figure-probe" in (attributes.get("id") or "")
+        for _, attributes in Page(render_report(synthetic.report(())).text).tags
+    )
     lost = tuple(synthetic.unscored("w", layer, None) for layer in range(3))
     assert "Nothing could be scored from one token" in Page(render_report(synthetic.report(lost)).text).words
 

@@ -9,8 +9,9 @@ import pytest
 import synthetic_analyses
 import synthetic_kinds
 import synthetic_regression as synthetic
+from shown import figures, notes
 
-from interp.reports.figures import figures, regression_reason, skipped_figures
+from interp.reports.registry import QUESTIONS
 from interp.results import Analysis, Figure, Regression
 
 NAMES = {"profile", "profile-depth", "filters", "shrinkage", "step", "omegas", "momentum", "remainder"}
@@ -31,7 +32,6 @@ def test_every_part_of_the_section_is_drawn(kind: str) -> None:
     analysis = synthetic_kinds.many()[kind]
     made = figures(analysis)
     assert set(made) >= NAMES
-    assert skipped_figures(analysis, made) == {} and regression_reason(analysis) == ""
     for name in NAMES:
         keys = {trace.get("legendgroup") for panel in made[name].panels for trace in panel.data} - {None}
         assert keys <= {series.key for series in made[name].legend}  # everything drawn has a name
@@ -137,7 +137,7 @@ def test_remainder_places_layers_by_weights_and_behaviour() -> None:
     assert projected["marker"]["symbol"][2:] == ["triangle-down"] * 2  # R^2 of -2.4
     assert "-2.4" in projected["customdata"][2] and projected["y"][2:] == [-0.1, -0.1]
     (heat,) = (p for p in figure.panels if p.name == "remainder-blocks")
-    assert heat.data[0]["y"] == ["x ← x · Σ", "x ← x · α", "y ← x · Σ"]
+    assert heat.layout["yaxis"]["ticktext"] == ["x ← x · Σ", "x ← x · α", "y ← x · Σ"]
     assert [row[2:] for row in heat.data[0]["z"]] == [[0.9, 0.9], [0.06, 0.06], [0.04, 0.04]]
     assert len(figures(synthetic_analyses.noisy())["remainder"].panels) == 1  # nothing is left
 
@@ -161,12 +161,11 @@ def test_reasons_stand_for_what_is_not_there() -> None:
     )
     bare = dataclasses.replace(known(base), shrinkage=same, step=(), momentum=(), filters=())
     lacking = dataclasses.replace(base, regression=bare)
-    reasons = skipped_figures(lacking, figures(lacking))
-    assert set(reasons) == {"shrinkage", "step", "momentum", "filters"} and all(reasons.values())
-    other = dataclasses.replace(base, regression=None, task={"name": "linear_dynamics"})
-    assert regression_reason(other) == "it is made for noisy regression alone, and the task is linear dynamics"
-    assert "no algorithm family could be scored" in regression_reason(synthetic_analyses.all_none())
-    assert regression_reason(synthetic_analyses.analysis()) == "the document does not hold it"
+    assert not {"shrinkage", "step", "momentum", "filters"} & set(figures(lacking))
+    lines = [note for note in notes(lacking) if "skipped" in note]
+    for name in ("shrinkage", "step", "momentum", "filters"):
+        assert any(QUESTIONS[name].title in line.lower() for line in lines)
+    assert not NAMES & set(figures(dataclasses.replace(base, regression=None)))
 
 
 @pytest.mark.parametrize("layers", [1, 2, 20])

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 import synthetic_analyses
+from shown import sequence_parts
 
-from interp.reports.sequence_findings import sequence_parts
 from interp.results import Analysis, Coefficient, Compression, MesaObjective, RankedNumber, Section, Sequences
 
 EMPTY = Sequences(

@@ -1,0 +1,43 @@
+"""One file a question. Importing this registers them all."""
+
+from interp.reports.sections import (
+    adaptation,
+    algorithm,
+    behaviour,
+    closed_form,
+    coefficients,
+    eagle,
+    families,
+    implicit,
+    interventions,
+    losses,
+    noise,
+    omegas,
+    probes,
+    remainder,
+    replacement,
+    sequences,
+    stress,
+    weights,
+)
+
+__all__ = [
+    "adaptation",
+    "algorithm",
+    "behaviour",
+    "closed_form",
+    "coefficients",
+    "eagle",
+    "families",
+    "implicit",
+    "interventions",
+    "losses",
+    "noise",
+    "omegas",
+    "probes",
+    "remainder",
+    "replacement",
+    "sequences",
+    "stress",
+    "weights",
+]

@@ -1,0 +1,228 @@
+"""The recovered algorithm: its formula, its numbers, and the matrices of preconditioned descent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from interp.reports.numbers import DASH, estimate, is_finite, layers_named, number, rounded, spanned
+from interp.reports.plots import DIVERGING, HOVER, axis, layout, thinned
+from interp.reports.registry import section
+from interp.reports.sections.families import chosen_family, family_finding
+from interp.reports.tabulate import tabulate
+from interp.results import Analysis, Figure, Panel, Preconditioner, Recovered, Section, Skipped, Table
+from interp.results.notation import MOMENTS, PLAIN
+from interp.results.update import Term
+
+__all__ = ["matrix_sentences", "preconditioner_finding"]
+
+UNLIKE = 0.9  # relative distance, at most 1, from which two matrices are called unlike
+ROUNDING = 1e-12  # of the diagonal: what is smaller is 0 as far as float64 can tell
+_MOST_MATRICES = 8  # drawn; the table has all
+_MOST_COLUMNS = 4  # of a matrix whose entries have standard errors, in a terminal
+_KEYS = {"context": "the context tokens", "all": "all tokens", "causal": "the tokens up to its own"}
+_SUMS = {
+    "Sigma": "Σ = s ∑_j x_j x_j^T",
+    "alpha": "α = s ∑_j y_j x_j",
+    "lambda": "λ = s ∑_j y_j²",
+    "A": "A = ∑_j s_j s_j^T",
+    "B": "B = ∑_j s_j s_{j-1}^T",
+}
+_FACTORS = {
+    "blocks": "every machine moves its own part of x by the Σ of that part alone",
+    "projection": "every layer reads a projection of x, Π x, of its own",
+    "written": "and changes another one, Π′ x",
+    "products": "M[b, g] = ∑_j e_j[b] e_j[g]^T, e[a] being channel a of the token",
+}
+
+
+@section("algorithm", title="the recovered algorithm", where="algorithm")
+def algorithm(analysis: Analysis) -> Iterator[Section | Skipped]:
+    recovered, form = analysis.recovered, analysis.closed_form
+    title = "The recovered algorithm (layers count from 0)"
+    if form is not None and form.formula:
+        names = f"{', u the query' * ('u' in form.formula)}{' and h its leverage' * ('h' in form.formula)}"
+        over = "with means x̄, ȳ, the variance V of x and its covariance C with y, all over the examples of the prompt"
+        notes = (f"{over}{names}; no number in it was fitted",)
+        yield Section(name="formula", title=title, formula=(form.formula,), notes=notes)
+    elif recovered is not None:
+        numbers = [(layer, term) for layer, term in recovered.terms() if term.number is not None]
+        columns = {
+            "layer": lambda e: str(e[0]),
+            "": lambda e: PLAIN.symbol(e[1].name),
+            "fitted ± stderr": lambda e: estimate(e[1].number, e[1].stderr),
+            " ": lambda e: e[1].undetermined or "",
+        }
+        yield Section(
+            name="formula",
+            title=title,
+            formula=tuple(_lines(recovered)),
+            table=tabulate(numbers, columns) if numbers else None,
+            remarks=tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)])),
+            notes=tuple(_reading(recovered)),
+        )
+    elif (chosen := chosen_family(analysis)) is not None:
+        yield Section(name="formula", title=title, finding=f"This document does not hold the formula of {chosen.name}")
+    else:
+        yield Section(name="formula", title=title, finding=f"No formula: {family_finding(analysis)}")
+
+
+def _lines(recovered: Recovered) -> Iterator[str]:
+    for index, updates in enumerate(recovered.updates):
+
+        def coefficient(term: Term, layer: int = index) -> str:
+            if term.number is None:
+                return f"{PLAIN.symbol(term.name)}_{layer}"
+            doubt = "^?" if term.undetermined else ""
+            return rounded(abs(term.number), term.stderr) + doubt
+
+        texts = [PLAIN.update(update, recovered.sizes, coefficient) for update in updates]
+        yield f"layer {index}:  {';  '.join(texts) or 'nothing'}"
+
+
+def _reading(recovered: Recovered) -> Iterator[str]:
+    """What the symbols of the formula mean."""
+    factors = [factor for _, term in recovered.terms() for factor in term.factors]
+    pairs = {pair for f in factors if len(f.of) == 2 for pair in (f.of, f.of[::-1])}
+    named = dict.fromkeys(MOMENTS[pair] for pair in MOMENTS if pair in pairs)
+    sums = ", ".join(_SUMS[name] for name in named if name in _SUMS)
+    where = f"{sums}, summed over {_KEYS.get(recovered.keys, recovered.keys)} as they enter the layer"
+    scale = f", s = {recovered.scale}" if recovered.scale and "s ∑" in where else ""
+    query = "every token" if recovered.keys == "causal" else f"the query, whose {recovered.reads} starts at 0"
+    sign = "-" if recovered.sign < 0 else ""
+    if sums:
+        yield f"for every token, with {where}{scale}; the prediction is {sign}{recovered.reads} of {query}"
+    special = [text for name, text in _FACTORS.items() if any(factor.name == name for factor in factors)]
+    if special:
+        yield " ".join(special)
+    open_ = any(term.undetermined for _, term in recovered.terms())
+    doubt = " A number with a question mark is not determined by the data." if open_ else ""
+    yield (
+        "The numbers are rounded to what their standard errors allow, to 7 digits at most." + doubt + " What never "
+        "reaches the output is left out, and so is a channel that stays as it is."
+    )
+
+
+def drawable(entry: Preconditioner) -> bool:
+    """Whether the matrix and its errors are square, of numbers: a document may hold anything."""
+    dim = len(entry.refit)
+    return dim > 0 and all(
+        isinstance(matrix, list)
+        and len(matrix) == dim
+        and all(isinstance(row, list) and len(row) == dim and all(map(_is_entry, row)) for row in matrix)
+        for matrix in (entry.refit, entry.refit_stderr)
+    )
+
+
+def _is_entry(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def error_share(entry: Preconditioner) -> float | None:
+    """|standard errors| / |Omega|: the distance that errors alone would make."""
+    values = [v for row in entry.refit for v in row]
+    errors = [v for row in entry.refit_stderr for v in row]
+    if not values or not all(is_finite(v) for v in (*values, *errors)):
+        return None
+    size, spread = math.hypot(*values), math.hypot(*errors)
+    return spread / size if 0 < size < math.inf and spread < math.inf else None
+
+
+def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:
+    inverse = [(e.layer, e.distance.get("inverse covariance"), e.distance.get("identity")) for e in entries]
+    compared = [(i, a, b) for i, a, b in inverse if is_finite(a) and is_finite(b)]
+    if not compared:
+        alone = [e.distance.get("identity") for e in entries]
+        sizes = [d for d in alone if is_finite(d)]
+        if sizes and min(sizes) >= UNLIKE:
+            return f"The matrix is not like the identity (relative distance {_span(sizes)}, of 1 at most)"
+        return (
+            f"The matrix differs from a multiple of the identity by {_span(sizes)} of its size"
+            if sizes
+            else "The distance of the matrix to the identity is not known"
+        )
+    order = ("inverse covariance", "identity")
+    closer = [entry for entry in compared if entry[1] < entry[2]]
+    farther = [(i, b, a) for i, a, b in compared if a >= b]
+    if all(min(a, b) >= UNLIKE for _, a, b in compared):
+        nearest = f"relative distance {_span([min(a, b) for _, a, b in compared])}, of 1 at most"
+        return f"The matrix is like neither the identity nor the inverse covariance ({nearest})"
+    parts = [
+        f"closer to the {near} (relative distance {_span([a for _, a, _ in group])}) than to the {far} "
+        f"({_span([b for _, _, b in group])}) in {layers_named([i for i, _, _ in group])}"
+        for group, (near, far) in ((closer, order), (farther, order[::-1]))
+        if group
+    ]
+    return f"The matrix is {'; it is '.join(parts)}"
+
+
+def matrix_sentences(entries: Sequence[Preconditioner]) -> Iterator[str]:
+    """What each matrix is like: its diagonal, and what is beside it."""
+    for entry in entries:
+        dim = len(entry.refit)
+        diagonal = [v for i in range(dim) if is_finite(v := entry.refit[i][i])]
+        rest = [abs(v) for i, row in enumerate(entry.refit) for j, v in enumerate(row) if i != j and is_finite(v)]
+        if not diagonal:
+            continue
+        rounding = ROUNDING * max(map(abs, diagonal))
+        off = f", off it at most {number(max(rest), 2)} in size" if rest else ""
+        off = ", off it nothing but rounding" if rest and max(rest) <= rounding else off
+        yield f"Ω of layer {entry.layer}, {dim} x {dim}: {_span(diagonal)} on the diagonal{off}"
+
+
+def _span(values: Sequence[float]) -> str:
+    return spanned([number(min(values), 2), number(max(values), 2)])
+
+
+@section("preconditioners", title="matrices of preconditioned descent", where="coefficients")
+def preconditioners(analysis: Analysis) -> Iterator[Section]:
+    entries = [entry for entry in analysis.preconditioners if drawable(entry)]
+    if not entries:
+        return
+    references = list(dict.fromkeys(name for entry in entries for name in entry.distance))
+    sizes = [share for entry in entries if (share := error_share(entry)) is not None]
+    large = f" Their standard errors alone would make a distance of up to {number(max(sizes, default=0), 2)}."
+    rows = []
+    for entry in entries:
+        for i, (values, spread) in enumerate(zip(entry.refit, entry.refit_stderr, strict=True)):
+            distances = [number(entry.distance.get(name), 2) if i == 0 else "" for name in references]
+            cells = [estimate(value, error) for value, error in zip(values, spread, strict=True)]
+            rows.append((f"{entry.layer}, x[{i}]", *distances, *cells))
+    names = [f"x[{j}]" for j in range(len(entries[0].refit))]
+    table = Table(header=("layer, row", *(f"distance to {name}" for name in references), *names), rows=tuple(rows))
+    figure = Figure(
+        name="preconditioners",
+        finding=preconditioner_finding(entries),
+        description="Refitted matrices Ω of the step y ← y + ⟨α, Ω x⟩; row: input the gradient comes from, column: "
+        "input it is applied to. Colours are centred on 0, with limits of each matrix. Distances are relative, after "
+        f"the best scaling.{large if max(sizes, default=0) > 1e-9 else ''}",
+        panels=tuple(_matrix(entry) for entry in thinned(entries, _MOST_MATRICES)),
+        legend=(),
+        table=table,
+        compact=True,
+    )
+    short = table.only("layer, row", *names) if len(names) <= _MOST_COLUMNS else None
+    yield Section(name="preconditioners", title="Matrices of preconditioned descent", figure=figure, table=short)
+
+
+def _matrix(entry: Preconditioner) -> Panel:
+    limit = max((abs(v) for row in entry.refit for v in row if is_finite(v)), default=0.0) or 1.0
+    hover = [
+        [f"layer {entry.layer}, Ω[{i}, {j}]: {estimate(*pair)}" for j, pair in enumerate(zip(row, errors, strict=True))]
+        for i, (row, errors) in enumerate(zip(entry.refit, entry.refit_stderr, strict=True))
+    ]
+    trace = {
+        "type": "heatmap", "z": entry.refit, "zmin": -limit, "zmax": limit, "colorscale": DIVERGING,
+        "colorbar": {"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}, "nticks": 5, "xpad": 4},
+        "customdata": hover, "hovertemplate": HOVER,
+    }  # fmt: skip
+    distances = "; ".join(f"{name} {number(d, 2) if is_finite(d) else DASH}" for name, d in entry.distance.items())
+    places = thinned(range(len(entry.refit)), 6)
+    ticks = {"tickvals": places, "showgrid": False, "zeroline": False, "constrain": "domain"}
+    plot = layout(
+        axis("applied to input", **ticks), axis("gradient from input", autorange="reversed", scaleanchor="x", **ticks)
+    )
+    return Panel(
+        name=f"preconditioner-{entry.layer}", title=f"layer {entry.layer}", data=[trace], layout=plot, height=300,
+        subtitle=f"distance: {distances}" if distances else "",
+    )  # fmt: skip
