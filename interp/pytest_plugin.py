@@ -41,7 +41,7 @@ def recovered_algorithm(request: pytest.FixtureRequest) -> Callable[..., None]:
             if update:
                 update_golden(opened, golden)
             elif moved := compare_with_golden(opened, golden)[1]:
-                failure = f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(moved)
+                failure = f"{checkpoint} no longer runs the algorithm of {golden}:\n  " + "\n  ".join(map(str, moved))
         except InterpProbeError as error:
             failure = str(error)
         finally:

@@ -7,9 +7,12 @@ float64 results cannot hide code that forgets to ask for float64.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import hypothesis
 import pytest
 import torch
+from quick_files import is_quick
 from threadpoolctl import threadpool_limits
 
 pytest_plugins = ["interp.pytest_plugin"]  # the installed one is switched off in pyproject.toml, which says why
@@ -28,7 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow, which take minutes")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With -m quick the other files are not even imported."""
+    others = collection_path.name.startswith("test_") and not is_quick(collection_path)
+    return True if config.getoption("markexpr") == "quick" and collection_path.is_file() and others else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_quick(item.path):
+            item.add_marker(pytest.mark.quick)
     if config.getoption("--slow"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]

@@ -40,6 +40,7 @@ def command(
         use_one_thread()
         from interp.checkpoints.opening import open_checkpoint
         from interp.golden import compare_with_golden, update_golden
+        from interp.results.plain_data import to_plain
 
         opened = open_checkpoint(checkpoint, spec)
         line = shlex.join(["interp-probe", *sys.argv[1:]])
@@ -49,11 +50,9 @@ def command(
             result, moved = compare_with_golden(opened, golden, progress, line)
     status = "updated" if update else "moved" if moved else "unchanged"
     if as_json:
-        click.echo(
-            json.dumps(
-                {"golden": golden, "checkpoint": result.checkpoint.name, "status": status, "moved": moved}, indent=2
-            )
-        )
+        document = {"golden": golden, "checkpoint": result.checkpoint.name, "status": status}
+        document |= {"moved": [str(entry) for entry in moved], "differences": to_plain(moved)}
+        click.echo(json.dumps(document, indent=2))
     else:
         click.echo(f"{result.checkpoint.name}: {status} ({result.verdict.algorithm}; {golden})")
         for entry in moved:
