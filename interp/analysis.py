@@ -18,7 +18,7 @@ from interp.evidence.absorption import absorption
 from interp.evidence.behaviour import describe_behaviour
 from interp.evidence.completion import describe_completion, implicit_completion
 from interp.evidence.implicit_weights import implicit_models
-from interp.evidence.interventions import causal_checks
+from interp.evidence.interventions import intervene
 from interp.evidence.preconditioner import describe_preconditioners
 from interp.evidence.probing import default_probes
 from interp.evidence.regression import describe_regression
@@ -42,8 +42,7 @@ from interp.identify.simple_identification import is_simple
 from interp.identify.token_losses import token_losses
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import Examples, MatrixCompletion, NoisyRegression, RegressionPrompts
-from interp.probes.targets import find_targets
+from interp.models.tasks import Examples, MatrixCompletion, NoisyRegression, RegressionPrompts, find_targets
 from interp.probes.within import linearity_r2
 from interp.provenance import ASKED, checkpoint_info, provenance, recorded_weights, seeds_of
 from interp.results import Analysis, Behaviour, Evidence, Loss
@@ -159,10 +158,10 @@ def analyse(
     progress("probing activations")
     probes, probe_note = default_probes(model, task, min(prompts, PROBE_PROMPTS), seeds[6])
     progress("intervening")
-    moved, erased, causal_notes = causal_checks(
+    moved, erased, causal_notes = intervene(
         model,
         task,
-        find_targets(task.name, ERASED),
+        find_targets(task, ERASED),
         range(model.layers + 1),
         (None,),
         min(prompts, PROBE_PROMPTS),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from interp.algebra.channels import block_energy, block_means, map_name
 from interp.checkpoints.opening import Checkpoint
-from interp.evidence.probing import default_sequence_probes
+from interp.evidence.probing import default_probes
 from interp.evidence.sequence_evidence import (
     Comparators,
     blends,
@@ -104,7 +104,7 @@ def analyse_sequences(
         probes, note = (), f"further evidence: skipped, because {ASKED}"
     else:
         progress("probing activations")
-        probes, note = default_sequence_probes(model, task, min(prompts, PROBED), seeds[6])
+        probes, note = default_probes(model, task, min(prompts, PROBED), seeds[6])
     recovered = found.how, found.heads, found.numbers
     sequences = Sequences(
         prompts=len(errors["network"]),

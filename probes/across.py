@@ -14,15 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.probes.activations import Activations, Prompts, Reader, Task
+from interp.models.tasks import KINDS, Prefixes, Prompts, Target, Task
+from interp.probes.activations import Activations, Reader
 from interp.probes.controls import shuffled
 from interp.probes.moments import Moments, group_of
-from interp.probes.quantities import DynamicsQuantities, RegressionQuantities
-from interp.probes.targets import KINDS, Target, quantities
 
 __all__ = ["Battery", "batteries", "gather"]
-
-Quantities = RegressionQuantities | DynamicsQuantities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,30 +42,29 @@ class Battery:
     def widths(self) -> dict[str, int]:
         return {target.name: size for target, size in zip(self.targets, self.sizes, strict=True)}
 
-    def features(self, found: Activations, layers: Sequence[int]) -> Float[Tensor, "layer *cell prompt feature"]:
+    def features(self, read: Activations, layers: Sequence[int]) -> Float[Tensor, "layer *cell prompt feature"]:
         if self.kind == "gram":
-            return found.second_moments(layers)
+            return read.second_moments(layers)
         if not self.placed:
-            return torch.stack([found.features(self.kind, layer, None) for layer in layers])
+            return torch.stack([read.features(self.kind, layer, None) for layer in layers])
         return torch.stack(
-            [torch.stack([found.features(self.kind, layer, at) for at in self.positions]) for layer in layers]
+            [torch.stack([read.features(self.kind, layer, at) for at in self.positions]) for layer in layers]
         )
 
-    def outputs(self, known: Quantities) -> Float[Tensor, "*cell prompt output"]:
+    def outputs(self, prompts: Prompts) -> Float[Tensor, "*cell prompt output"]:
         """The targets side by side; zeros where one is not defined, so that it has no variance and no score there."""
         if not self.placed:
-            return self._outputs(known, None)
-        if self.by_prefix and isinstance(known, RegressionQuantities):
-            seen = [known if at is None else known.before(at) for at in self.positions]
+            return self._outputs(prompts, None)
+        if self.by_prefix and isinstance(prompts, Prefixes):
+            seen = [prompts if at is None else prompts.before(at) for at in self.positions]
             return torch.stack([self._outputs(prefix, None) for prefix in seen])
-        return torch.stack([self._outputs(known, position) for position in self.positions])
+        return torch.stack([self._outputs(prompts, position) for position in self.positions])
 
-    def _outputs(self, known: Quantities, position: int | None) -> Float[Tensor, "prompt output"]:
-        values = [target.values(known, position) for target in self.targets]
-        count = known.prompts.count
+    def _outputs(self, prompts: Prompts, position: int | None) -> Float[Tensor, "prompt output"]:
+        values = [target.value(prompts, position) for target in self.targets]
         return torch.cat(
             [
-                torch.zeros(count, size, dtype=torch.float64) if value is None else value
+                torch.zeros(prompts.count, size, dtype=torch.float64) if value is None else value
                 for value, size in zip(values, self.sizes, strict=True)
             ],
             dim=1,
@@ -83,19 +79,20 @@ def batteries(
     causal: bool = False,
 ) -> tuple[Battery, ...]:
     """One per kind that any of the targets is looked for with. ``causal``: in a model with causal keys."""
-    few = quantities(task.sample(1, 0), task)
-    last = task.context - 1 if isinstance(few, DynamicsQuantities) else None  # where every target is defined
+    few = task.sample(1, 0)
+    by_prefix = causal and isinstance(few, Prefixes)
+    last = None if None in positions or by_prefix else task.context - 1  # where every target is defined
     sizes = {}
     for target in targets:
-        value = target.values(few, last)
-        sizes[target.name] = task.dim if value is None else value.shape[1]
+        value = target.value(few, last)
+        sizes[target.name] = 1 if value is None else value.shape[1]
     out = []
     for kind in kinds:
         own = tuple(target for target in targets if kind in target.kinds)
         if own:
             places = positions if kind == "token" or (kind == "within-prompt" and causal) else (None,)
             widths = tuple(sizes[target.name] for target in own)
-            out.append(Battery(kind=kind, targets=own, sizes=widths, positions=places, by_prefix=causal))
+            out.append(Battery(kind=kind, targets=own, sizes=widths, positions=places, by_prefix=by_prefix))
     return tuple(out)
 
 
@@ -118,9 +115,9 @@ def gather(
     for chunk in prompts:
         group = group_of(torch.arange(start, start + chunk.count), count, groups)
         start += chunk.count
-        found, known = reader.read(chunk), quantities(chunk, task)
+        read = reader.read(chunk)
         for battery in wanted:
-            X, Y = battery.features(found, layers), battery.outputs(known)
+            X, Y = battery.features(read, layers), battery.outputs(chunk)
             if battery.kind not in out:
                 cells = X.shape[1:-2]
                 out[battery.kind] = Moments.zeros(

@@ -26,14 +26,11 @@ from torch import Tensor
 
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import DynamicsPrompts, LinearDynamics, NoisyRegression, RegressionPrompts
+from interp.models.tasks import Prompts, Task
 from interp.models.transformer import LinearTransformer
-from interp.probes.responses import prefix_responses, queries
+from interp.probes.responses import prefix_responses, queries, split
 
-__all__ = ["Activations", "Prompts", "Reader", "Task", "hooked_inputs", "stream"]
-
-Task = NoisyRegression | LinearDynamics
-Prompts = RegressionPrompts | DynamicsPrompts
+__all__ = ["Activations", "Reader", "query_tokens", "stream"]
 
 
 def stream(task: Task, count: int, seed: int, chunk: int) -> Iterator[Prompts]:
@@ -43,12 +40,10 @@ def stream(task: Task, count: int, seed: int, chunk: int) -> Iterator[Prompts]:
         yield task.sample(min(chunk, count - start), own)
 
 
-def hooked_inputs(prompts: Prompts, spec: ModelSpec) -> tuple[Tensor, ...]:
-    """The arguments of the hooked forward pass. A causal model gets a regression prompt as one sequence."""
-    if isinstance(prompts, DynamicsPrompts):
-        return prompts.inputs(spec)
-    tokens = prompts.inputs(spec)
-    return (torch.cat(tokens, dim=1),) if spec.attention.keys == "causal" else tokens
+def query_tokens(task: Task, spec: ModelSpec) -> int:
+    """How many tokens of a prompt are queries; 0 in a sequence, whose every token is read out."""
+    prompts = task.sample(1, 0)
+    return sum(tokens.shape[1] for tokens in prompts.inputs(spec)) - prompts.context
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +91,6 @@ class Reader:
         return self._mapped(prompts) if self.shared_maps else self._hooked(prompts)
 
     def _mapped(self, prompts: Prompts) -> Activations:
-        assert isinstance(prompts, RegressionPrompts)
         spec = self.model.spec
         context, query = prompts.inputs(spec)
         gram = context.mT @ context
@@ -118,8 +112,7 @@ class Reader:
     def _implicit(self, maps: Sequence[Float[Tensor, "prompt D D"]]) -> list[Float[Tensor, "prompt weights"]]:
         """-(label rows, input columns) of C^l = T^{l-1} .. T^0, that is w^l."""
         spec = self.model.spec
-        label = spec.channel(spec.readout.channel).indices
-        inputs = [i for i in range(spec.width) if not label.start <= i < label.stop]
+        inputs, label = split(spec)
         C = torch.eye(spec.width, dtype=torch.float64).expand_as(maps[0])
         rows = [C[:, label]]
         for layer, T in enumerate(maps):
@@ -131,34 +124,26 @@ class Reader:
         return [-row[..., inputs].flatten(1) for row in rows]
 
     def _hooked(self, prompts: Prompts) -> Activations:
-        from interp.models.hooked import HookedLinearTransformer  # slow to import, and not needed on the Gram path
+        from interp.probes.tokens import layer_tokens  # imports the hooks, slowly; the Gram path needs none
 
-        names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(self.model.layers))]
-        given = hooked_inputs(prompts, self.model.spec)
-        _, cache = HookedLinearTransformer(self.model).run_with_cache(*given, names_filter=names)
-        layers = [cache[name] for name in names]
-        context = layers[0].shape[1] - (1 if isinstance(prompts, RegressionPrompts) else 0)
-        keys = slice(None) if self.model.spec.attention.keys == "all" else slice(context)
+        layers = layer_tokens(self.model, prompts)
+        keys = slice(None) if self.model.spec.attention.keys == "all" else slice(prompts.context)
         grams = [tokens[:, keys].mT @ tokens[:, keys] for tokens in layers] if "gram" in self.kinds else []
-        places = {position: context if position is None else position for position in self.positions}
+        places = {position: prompts.context if position is None else position for position in self.positions}
         return Activations(
             tokens={position: [tokens[:, at] for tokens in layers] for position, at in places.items()},
-            implicit=self._fitted(prompts, layers, places) if "within-prompt" in self.kinds else {},
+            implicit=self._fitted(layers, prompts.context, places) if "within-prompt" in self.kinds else {},
             grams=grams,
         )
 
     def _fitted(
-        self,
-        prompts: Prompts,
-        layers: Sequence[Float[Tensor, "prompt position D"]],
-        places: dict[int | None, int],
+        self, layers: Sequence[Float[Tensor, "prompt position D"]], context: int, places: dict[int | None, int]
     ) -> dict[int | None, Sequence[Float[Tensor, "prompt weights"]]]:
-        assert isinstance(prompts, RegressionPrompts)  # only their targets are looked for in implicit weights
         if not self.causal:
             from interp.probes.within import fit_tokens  # imports the hooks
 
             return {None: [fit.w.flatten(1) for fit in fit_tokens(layers, self.model.spec)]}
-        x = queries(prompts.x)
+        x = queries(layers[0][:, :context], self.model.spec)
         return {
             position: [fit.w for fit in prefix_responses(self.model, layers, x, at)] for position, at in places.items()
         }

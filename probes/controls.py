@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 
 from interp.models.hooked import HookedLinearTransformer
+from interp.models.tasks import Prompts
 from interp.models.transformer import LinearTransformer
-from interp.probes.activations import Prompts, hooked_inputs
 
 __all__ = ["shuffled", "untrained_models"]
 
 
 def untrained_models(model: LinearTransformer, prompts: Prompts, seeds: Sequence[int]) -> tuple[LinearTransformer, ...]:
     """One model per seed: weights drawn independently from normal laws, each layer scaled on ``prompts`` as above."""
-    inputs = hooked_inputs(prompts, model.spec)
+    inputs = prompts.inputs(model.spec)
     sizes, tokens = [], inputs
     for layer in range(model.layers):
         change, tokens = _step(model, layer, tokens)

@@ -19,7 +19,7 @@ has no linear relation in it, but the tails of x and z and whatever they have in
 x, as the noise level does). The limit is the largest singular value of ``FLIPS`` such matrices, so where the token
 holds nothing linear of z, something is erased in 1 of ``FLIPS`` + 1 cases, ``FALSE_POSITIVES``: exactly so, but for the
 centring, when x_i and -x_i are equally likely given z_i, as they are for targets that symmetry keeps out of a token
-(``interp.probes.targets``). In simulation with 300 rows it was 1.0 to 1.3 %.
+(``interp.models.tasks.targets``). In simulation with 300 rows it was 1.0 to 1.3 %.
 
 The control erases a random subspace of the same rank, drawn in the coordinates W x, where all directions have the same
 variance.
@@ -38,12 +38,11 @@ from torch import Tensor
 
 from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import LinearDynamics, RegressionPrompts
+from interp.models.tasks import Prompts, Target
 from interp.models.transformer import LinearTransformer
-from interp.probes.activations import Prompts, Task, hooked_inputs
 from interp.probes.estimator import MomentRidge
 from interp.probes.interventions import Erasure, Interval
-from interp.probes.targets import Target, quantities
+from interp.probes.tokens import edited_run, token_hooks
 from interp.stats.bootstrap import explained, ratio
 
 __all__ = ["FALSE_POSITIVES", "Eraser", "chance", "erasures", "leace", "random_eraser"]
@@ -95,7 +94,7 @@ def chance(x: Float[Tensor, "row feature"], z: Float[Tensor, "row target"], gene
 
 
 def random_eraser(x: Float[Tensor, "row feature"], rank: int, generator: torch.Generator) -> Eraser:
-    """The same for ``rank`` random directions among those that vary."""
+    """The eraser of ``rank`` random directions among those that vary."""
     mean, whiten, colour = _whitening(x)
     drawn = whiten @ colour @ torch.randn(len(mean), rank, generator=generator, dtype=x.dtype)
     basis, _ = torch.linalg.qr(drawn)
@@ -116,7 +115,6 @@ def _whitening(
 
 def erasures(
     model: LinearTransformer,
-    task: Task,
     targets: Sequence[Target],
     train: Prompts,
     test: Prompts,
@@ -125,21 +123,22 @@ def erasures(
 ) -> tuple[Erasure, ...]:
     """Every target of the token at ``position``, erased after every layer, 0 being the input.
 
-    In regression the position is None, the query, and a position of the sequence in dynamics: the token whose
-    prediction is scored. Raises UsageError otherwise.
+    The token is the one whose prediction is scored: None, the query, where prompts have one, else a position of the
+    sequence. Raises UsageError otherwise.
     """
-    if isinstance(task, LinearDynamics) == (position is None):
+    queried = sum(tokens.shape[1] for tokens in test.inputs(model.spec)) > test.context
+    if queried == (position is not None):
         raise UsageError(
-            f"position is {position!r} and the task {task.name}; expected a position for linear_dynamics, and None, "
-            f"the query, for others: that is the token whose prediction is scored"
+            f"position is {position!r}; expected None where prompts have a query, and a position of the sequence "
+            f"where they have none: that is the token whose prediction is scored"
         )
     hooked = HookedLinearTransformer(model)
-    fitted, held_out = (_Side.of(hooked, prompts, position) for prompts in (train, test))
+    fitted, held_out = (_Side.of(hooked, model.layers, prompts, position) for prompts in (train, test))
     generator, signs = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1)
     random: dict[tuple[int, int], Float[Tensor, " prompt"]] = {}  # errors by layer and rank
     out = []
     for target in targets:
-        z, z_test = (target.values(quantities(prompts, task), position) for prompts in (train, test))
+        z, z_test = (target.value(prompts, position) for prompts in (train, test))
         for layer in range(model.layers + 1):
             if z is None or z_test is None or not bool((_deviation(z) > CONSTANT * z.square().mean()).any()):
                 out.append(_skipped(layer, target, position, test.count, UNDEFINED))
@@ -168,41 +167,31 @@ class _Side:
     error: Float[Tensor, " prompt"]
 
     @classmethod
-    def of(cls, hooked: HookedLinearTransformer, prompts: Prompts, position: int | None) -> _Side:
-        inputs = hooked_inputs(prompts, hooked.spec)
+    def of(cls, hooked: HookedLinearTransformer, layers: int, prompts: Prompts, position: int | None) -> _Side:
+        inputs = prompts.inputs(hooked.spec)
         at = prompts.context if position is None else position
         causal = hooked.spec.attention.keys == "causal"
         if causal and hooked.spec.attention.scale not in ("1/n", "1/(n+1)"):
             inputs = tuple(tokens[:, : at + 1] for tokens in inputs)  # later tokens change nothing
-        found, cache = hooked.run_with_cache(*inputs, names_filter=_names(hooked))
+        names = token_hooks(layers)
+        prediction, cache = hooked.run_with_cache(*inputs, names_filter=names)
         read = at if causal else 0  # of the predictions: a causal model makes one at every token
-        answer = prompts.target[:, 0 if isinstance(prompts, RegressionPrompts) else at]
-        tokens = [cache[name][:, at] for name in _names(hooked)]
-        return cls(inputs, at, read, answer, tokens, (found[:, read] - answer).square().sum(-1))
+        answer = prompts.target[:, 0 if position is None else at]
+        tokens = [cache[name][:, at] for name in names]
+        return cls(inputs, at, read, answer, tokens, (prediction[:, read] - answer).square().sum(-1))
 
     def rerun(
         self, hooked: HookedLinearTransformer, layer: int, eraser: Eraser
     ) -> tuple[Float[Tensor, " prompt"], int]:
-        """The squared errors with the token erased after ``layer`` layers, and in how many prompts that changed it.
-        Raises RuntimeError when the hook did not run exactly once."""
-        calls: list[int] = []
+        """The squared errors with the token erased after ``layer`` layers, and in how many prompts that changed it."""
 
-        def edit(tokens: Tensor, *, hook: object) -> Tensor:
-            erased = eraser(tokens[:, self.at])
-            calls.append(int((erased != tokens[:, self.at]).any(-1).sum()))
-            tokens[:, self.at] = erased
-            return tokens
+        def edit(tokens: Tensor) -> Tensor:
+            edited = tokens.clone()
+            edited[:, self.at] = eraser(tokens[:, self.at])
+            return edited
 
-        name = _names(hooked)[layer]
-        found = hooked.run_with_hooks(*self.inputs, fwd_hooks=[(name, edit)])
-        if len(calls) != 1:
-            raise RuntimeError(f"the hook on {name} ran {len(calls)} times in one forward pass")
-        return (found[:, self.read] - self.answer).square().sum(-1), calls[0]
-
-
-def _names(hooked: HookedLinearTransformer) -> list[str]:
-    posts = [f"blocks.{layer}.hook_resid_post" for layer in range(len(hooked.blocks))]
-    return ["blocks.0.hook_resid_pre", *posts]
+        prediction, fired = edited_run(hooked, self.inputs, layer, edit)
+        return (prediction[:, self.read] - self.answer).square().sum(-1), fired
 
 
 def _erased(
@@ -249,9 +238,9 @@ def _probe(
     x: Tensor, z: Tensor, x_test: Tensor, z_test: Tensor, penalty: float, seed: int
 ) -> tuple[float | None, Interval]:
     """Held-out R^2 of least squares with intercept, and a penalty that keeps it from reading rounding errors."""
-    found = torch.from_numpy(MomentRidge(alpha=penalty).fit(x.numpy(), z.numpy()).predict(x_test.numpy()))
+    fitted = torch.from_numpy(MomentRidge(alpha=penalty).fit(x.numpy(), z.numpy()).predict(x_test.numpy()))
     spread = (z_test - z_test.mean(0)).square().sum(-1)
-    return explained((z_test - found).square().sum(-1), spread, seed)
+    return explained((z_test - fitted).square().sum(-1), spread, seed)
 
 
 def _deviation(z: Float[Tensor, "prompt size"]) -> Float[Tensor, " size"]:

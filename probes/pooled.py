@@ -1,52 +1,37 @@
-"""Probes that read a whole prompt at once: all its tokens of one layer, pooled, to one target per prompt.
+"""Attention pooling: all context tokens of one layer, pooled, to one target per prompt.
 
-*Gram pooling* (``gram_pooled``, the default) is ridge regression on the first and second moments of the tokens,
-
-    mean_i e_i   and the upper triangle of   mean_i e_i e_i^T,
-
-which are all that a layer of linear attention can read of its keys. *Attention pooling* (``attention_pooled``) is the
-published protocol of Akyurek et al., "What learning algorithm is in-context learning?" (arXiv 2211.15661, section 5 and
-appendix E),
+The published protocol of Akyurek et al., "What learning algorithm is in-context learning?" (arXiv 2211.15661, section 5
+and appendix E),
 
     vhat = FF(sum_i alpha_i W_v e_i),   alpha = softmax(s_v),   trained on |v - vhat|^2 by Adam,
 
 with learned scores s_v of the positions that do not depend on the input, and FF linear or an MLP with one hidden layer.
-It differs from the paper in one thing: it is scored as every probe here is, on sequences that neither the fit nor the
-choice of the learning rate has seen. Neither tokens nor targets are standardised, as published, so it can do worse than
-a regression only because of their units.
+It differs from the paper in one thing: it is scored as every probe here is, on sequences that the fit has not seen.
+Neither tokens nor targets are standardised, as published, so it can do worse than a regression only because of their
+units.
 
-Second moments of the *inputs* hold X^T Y already: a score is a finding about a layer only beside that of layer 0.
+Ridge regression on the second moments of the tokens, which are all that a layer of linear attention can read of its
+keys, is the probe of kind "gram" (``interp.probes.across``). Second moments of the *inputs* hold X^T Y already: a score
+is a finding about a layer only beside that of layer 0.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from interp.models.errors import UsageError
-from interp.models.tasks.noisy_regression import RegressionPrompts
-from interp.models.transformer import LinearTransformer
 from interp.probes.held_out import HeldOut
-from interp.probes.moments import Moments
-from interp.probes.ridge import cross_fit, held_out_groups
+from interp.probes.ridge import held_out_groups
 
-__all__ = [
-    "AttentionPooling",
-    "PooledProbe",
-    "attention_pooled",
-    "context_tokens",
-    "gram_features",
-    "gram_pooled",
-]
+__all__ = ["AttentionPooling", "PooledProbe", "attention_pooled"]
 
-VALIDATION = 5  # one in five of the fitted sequences chooses the learning rate, when there is a choice
 LARGEST = 1e15  # attention pooling trains in float32, as published, where squares of larger values overflow
 
 
@@ -58,7 +43,7 @@ class AttentionPooling:
     readout: Literal["linear", "mlp"] = "mlp"
     projection: int = 512  # rows of W_v
     hidden: int = 512  # of the MLP, with GeLU
-    learning_rates: tuple[float, ...] = (1e-3,)  # the paper chose it from 1e-2, 1e-3, 1e-4 on validation data
+    learning_rate: float = 1e-3  # the paper chose it from 1e-2, 1e-3, 1e-4 on validation data
     batch: int = 64
     steps: int = 2000
 
@@ -68,62 +53,23 @@ class AttentionPooling:
         for name in ("projection", "hidden", "batch", "steps"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)!r}, expected 1 or more")
-        if not self.learning_rates or min(self.learning_rates) <= 0:
-            raise UsageError(f"learning_rates are {self.learning_rates!r}, expected one or more positive numbers")
+        if not self.learning_rate > 0:
+            raise UsageError(f"learning_rate is {self.learning_rate!r}, expected a positive number")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PooledProbe:
     """Errors on held-out sequences, with layers as streams: of the target, and of the same probe fitted to the target
     of another prompt ("shuffled", None when it was not asked for). ``dropped`` prompts were left out because a value in
-    them was too large.
-
-    Of attention pooling: ``in_sample`` is the mean squared error on the sequences that were fitted, summed over
-    outputs, ``attention`` holds alpha, and ``learning_rate`` what was chosen.
+    them was too large. ``in_sample`` is the mean squared error on the sequences that were fitted, summed over outputs,
+    and ``attention`` holds alpha.
     """
 
-    protocol: Literal["sound", "akyurek"]
     held_out: HeldOut
     shuffled: HeldOut | None
     dropped: int
-    in_sample: Float[Tensor, " layer"] | None = None
-    attention: Float[Tensor, "layer position"] | None = None
-    learning_rate: Float[Tensor, " layer"] | None = None
-
-
-def context_tokens(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, "layer prompt position D"]:
-    """The context tokens of prompts held in memory, before layer 0 and after every layer."""
-    from interp.models.hooked import HookedLinearTransformer  # slow to import
-
-    context, query = prompts.inputs(model.spec)
-    inputs = (torch.cat([context, query], dim=1),) if model.spec.attention.keys == "causal" else (context, query)
-    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
-    _, cache = HookedLinearTransformer(model).run_with_cache(*inputs, names_filter=names)
-    return torch.stack([cache[name][:, : prompts.context] for name in names])
-
-
-def gram_features(tokens: Float[Tensor, "*layers prompt position D"]) -> Float[Tensor, "*layers prompt feature"]:
-    """The mean token (D numbers), then the upper triangle of the mean of e e^T, row by row (D (D + 1) / 2 numbers)."""
-    row, column = torch.triu_indices(tokens.shape[-1], tokens.shape[-1])
-    second = (tokens.mT @ tokens)[..., row, column] / tokens.shape[-2]
-    return torch.cat([tokens.mean(-2), second], dim=-1)
-
-
-def gram_pooled(
-    tokens: Float[Tensor, "layer prompt position D"],
-    target: Float[Tensor, "prompt output"],
-    group: Int[Tensor, " prompt"],
-    groups: int,
-) -> PooledProbe:
-    """Gram pooling of some prompts, all in memory. For any number of them give ``gram_features`` to ``Moments``."""
-    features = gram_features(tokens.double())
-    both = []
-    for values in (target.double(), target.double().roll(1, dims=0)):
-        both.append(Moments.zeros(groups, features.shape[-1], target.shape[-1], (len(tokens),)))
-        both[-1].update(features, values, group)
-    held_out, shuffled = (cross_fit(moments, {"target": target.shape[-1]}).held_out for moments in both)
-    dropped = int(both[0].dropped.sum())
-    return PooledProbe(protocol="sound", held_out=held_out, shuffled=shuffled, dropped=dropped)
+    in_sample: Float[Tensor, " layer"]
+    attention: Float[Tensor, "layer position"]
 
 
 def attention_pooled(
@@ -137,17 +83,16 @@ def attention_pooled(
     """The published probe: one per layer, all trained side by side, and with ``shuffle`` as many of shuffled targets.
     Odd groups are held out, as by ``cross_fit``.
 
-    Raises UsageError when too few prompts are left to fit, choose and score.
+    Raises UsageError when too few prompts are left to fit and to score.
     """
     settings = settings or AttentionPooling()
     usable = (tokens.abs() < LARGEST).flatten(2).all(-1).all(0) & (target.abs() < LARGEST).all(-1)
     tokens, target, group = tokens[:, usable], target[usable], group[usable]
     apart = held_out_groups(int(group.max()) + 1)[group] if len(group) else torch.zeros(0, dtype=torch.bool)
-    checked = ~apart & (group // 2 % VALIDATION == 0) if len(settings.learning_rates) > 1 else torch.zeros_like(apart)
-    if not bool(apart.any()) or not bool((~apart & ~checked).any()):
+    if not bool(apart.any()) or not bool((~apart).any()):
         raise UsageError(
             f"{len(group)} prompts in {len(group.unique())} groups are too few to fit and to score a pooled probe; "
-            f"expected {2 * VALIDATION} groups or more"
+            f"expected 2 groups or more"
         )
     # Layers with the target, then the same layers with the shuffled one: independent fits, since Adam works entry by
     # entry and the loss is a sum.
@@ -155,22 +100,20 @@ def attention_pooled(
     both = (target, target.roll(1, dims=0)) if shuffle else (target,)
     X = tokens.float().repeat(len(both), 1, 1, 1)
     Y = torch.stack(both).float().repeat_interleave(layers, dim=0)
-    best, rate = _best(X, Y, ~apart & ~checked, checked, settings, seed)
+    probe = _trained(X[:, ~apart], Y[:, ~apart], settings, seed)
     with torch.no_grad():
-        prediction = best(X[:, apart]).double().reshape(len(both), layers, -1, target.shape[-1])
-        fitted = (best(X[:, ~apart]) - Y[:, ~apart])[:layers].double().square().sum(-1).mean(-1)
+        prediction = probe(X[:, apart]).double().reshape(len(both), layers, -1, target.shape[-1])
+        fitted = (probe(X[:, ~apart]) - Y[:, ~apart])[:layers].double().square().sum(-1).mean(-1)
     errors = [
         HeldOut.of_predictions(prediction[which], values[apart].double(), group[apart])
         for which, values in enumerate(both)
     ]
     return PooledProbe(
-        protocol="akyurek",
         held_out=errors[0],
         shuffled=errors[1] if shuffle else None,
         dropped=int((~usable).sum()),
         in_sample=fitted,
-        attention=best.scores[:layers].detach().double().softmax(-1),
-        learning_rate=rate[:layers],
+        attention=probe.scores[:layers].detach().double().softmax(-1),
     )
 
 
@@ -203,46 +146,14 @@ class _Pooling(torch.nn.Module):
         return out
 
 
-def _best(
-    X: Float[Tensor, "fit prompt position D"],
-    Y: Float[Tensor, "fit prompt output"],
-    fitted: Bool[Tensor, " prompt"],
-    checked: Bool[Tensor, " prompt"],
-    settings: AttentionPooling,
-    seed: int,
-) -> tuple[_Pooling, Float[Tensor, " fit"]]:
-    """Per fit, the probe of the learning rate that does best on the ``checked`` prompts."""
-    rates: Sequence[float] = settings.learning_rates
-    best = _trained(X[:, fitted], Y[:, fitted], rates[0], settings, seed)
-    chosen = torch.full((len(X),), rates[0], dtype=torch.float64)
-    if len(rates) == 1:
-        return best, chosen
-
-    def loss(probe: _Pooling) -> Tensor:
-        return (probe(X[:, checked]) - Y[:, checked]).square().sum(-1).mean(-1).nan_to_num(nan=torch.inf)
-
-    with torch.no_grad():
-        least = loss(best)
-    for rate in rates[1:]:
-        other = _trained(X[:, fitted], Y[:, fitted], rate, settings, seed)
-        with torch.no_grad():
-            better = loss(other) < least
-            least = least.minimum(loss(other))
-            chosen[better] = rate
-            for mine, theirs in zip(best.parameters(), other.parameters(), strict=True):
-                mine[better] = theirs[better]
-    return best, chosen
-
-
 def _trained(
     X: Float[Tensor, "fit prompt position D"],
     Y: Float[Tensor, "fit prompt output"],
-    rate: float,
     settings: AttentionPooling,
     seed: int,
 ) -> _Pooling:
     probe = _Pooling(len(X), X.shape[2], X.shape[3], Y.shape[2], settings, seed)
-    optimizer = torch.optim.Adam(probe.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(probe.parameters(), lr=settings.learning_rate)
     generator = torch.Generator().manual_seed(seed + 1)
     for _ in range(settings.steps):
         rows = torch.randint(0, X.shape[1], (settings.batch,), generator=generator)

@@ -49,8 +49,9 @@ class PrefixResponse:
         return explained(self.error, self.spread)
 
 
-def queries(x: Float[Tensor, "prompt context dim"]) -> Float[Tensor, "query dim"]:
-    """Inputs as large as those of the prompts, coordinate by coordinate; the same in every call up to their size."""
+def queries(context: Float[Tensor, "prompt context D"], spec: ModelSpec) -> Float[Tensor, "query dim"]:
+    """Inputs as large as those of the context's tokens, coordinate by coordinate; up to their size always alike."""
+    x = context[..., split(spec)[0]]
     dim = x.shape[-1]
     drawn = torch.randn(QUERIES * dim, dim, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
     return drawn * x.square().mean((0, 1)).sqrt()

@@ -32,10 +32,11 @@ from interp.models.errors import UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts
+from interp.models.tasks import Examples
 from interp.models.transformer import LinearTransformer
 from interp.probes.interventions import Transplant
 from interp.probes.responses import split
+from interp.probes.tokens import edited_run
 from interp.probes.within import WithinPrompt, within_prompt
 from interp.stats.bootstrap import ratio
 
@@ -47,7 +48,7 @@ UNMOVED = "skipped, because what is transplanted does not reach the prediction"
 IN_KEYS = "skipped, because the query is one of the keys, so the context alone is not the state"
 
 
-def transplants(model: LinearTransformer, prompts: RegressionPrompts, seed: int) -> tuple[Transplant, ...]:
+def transplants(model: LinearTransformer, prompts: Examples, seed: int) -> tuple[Transplant, ...]:
     """Both interventions after every layer, each prompt getting the weights of the next one.
 
     Raises UsageError for causal keys, for fewer than 2 prompts, and for tokens that do not determine the weights; a
@@ -85,7 +86,7 @@ class _Bench:
     before: Float[Tensor, "prompt output"]  # the predictions, nothing changed
 
     @classmethod
-    def of(cls, model: LinearTransformer, prompts: RegressionPrompts) -> _Bench:
+    def of(cls, model: LinearTransformer, prompts: Examples) -> _Bench:
         hooked = HookedLinearTransformer(model)
         context, query = prompts.inputs(model.spec)
         layers, grams = head_layers(model, prompts.context), prompts.grams(model.spec)
@@ -101,20 +102,10 @@ class _Bench:
         return spec.readout.sign * tokens[..., spec.channel(spec.readout.channel).indices].flatten(1)
 
     def run(self, layer: int, after: Float[Tensor, "prompt position D"]) -> tuple[Float[Tensor, "prompt output"], int]:
-        """The predictions when ``after`` is added to the tokens after ``layer`` layers, and in how many prompts the
-        hook changed them. Raises RuntimeError when the hook did not run exactly once."""
-        calls: list[int] = []
-
-        def edit(tokens: Tensor, *, hook: object) -> Tensor:
-            changed = tokens + after
-            calls.append(int((changed != tokens).flatten(1).any(-1).sum()))
-            return changed
-
-        name = f"blocks.{layer - 1}.hook_resid_post"
-        found = self.hooked.run_with_hooks(self.context, self.query, fwd_hooks=[(name, edit)]).flatten(1)
-        if len(calls) != 1:
-            raise RuntimeError(f"the hook on {name} ran {len(calls)} times in one forward pass")
-        return found, calls[0]
+        """The predictions when ``after`` is added to the tokens after ``layer`` layers, and in how many prompts that
+        changed them."""
+        prediction, fired = edited_run(self.hooked, (self.context, self.query), layer, lambda tokens: tokens + after)
+        return prediction.flatten(1), fired
 
     def expected(self, layer: int, start: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt output"]:
         """The predictions of the layers after ``layer`` when ``start`` is what the layers before make of the tokens."""

@@ -23,15 +23,15 @@ from torch import Tensor
 
 from interp.models.errors import UsageError
 from interp.models.gram import forward, head_layers
-from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
-from interp.models.tasks import RegressionPrompts
+from interp.models.tasks import Examples
 from interp.models.transformer import LinearTransformer
 from interp.probes.interventions import Interval
 from interp.probes.responses import split
+from interp.probes.tokens import layer_tokens
 from interp.stats.bootstrap import explained
 
-__all__ = ["WithinPrompt", "fit_tokens", "linearity_r2", "stream", "within_prompt"]
+__all__ = ["WithinPrompt", "fit_tokens", "linearity_r2", "within_prompt"]
 
 ROUNDING = 1e-24  # share of the tokens' mean square below which the spread of their labels is rounding
 SINGULAR = 1e-10  # singular values of the tokens below this share of the largest leave a direction of (a, w) free
@@ -58,33 +58,24 @@ class WithinPrompt:
     r2_ci: Interval
 
 
-def stream(
-    model: LinearTransformer, prompts: RegressionPrompts
-) -> tuple[Float[Tensor, "prompt position D"], list[Float[Tensor, "prompt position D"]]]:
-    """The tokens that enter layer 0, and those after every layer: context first, then the query.
-
-    Raises UsageError for causal keys: there every token passes through a map of its own, so that a prompt has one row
-    for the d + 1 unknowns of each.
-    """
+def _tokens(model: LinearTransformer, prompts: Examples) -> list[Float[Tensor, "prompt position D"]]:
+    """By layers run: the context first, then the query. Raises UsageError for causal keys: there every token passes
+    through a map of its own, so that a prompt has one row for the d + 1 unknowns of each."""
     if model.spec.attention.keys == "causal":
         raise UsageError(
             "attention.keys is 'causal', expected 'context' or 'all': with causal keys every token has a linear model "
             "of its own, and one token cannot determine it; other queries in its place do (prefix_responses)"
         )
-    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
-    _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.inputs(model.spec), names_filter=names)
-    first, *rest = (cache[name] for name in names)
-    return first, rest
+    return layer_tokens(model, prompts)
 
 
-def within_prompt(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[WithinPrompt, ...]:
+def within_prompt(model: LinearTransformer, prompts: Examples) -> tuple[WithinPrompt, ...]:
     """The probe before layer 0 and after every layer, for all prompts at once."""
-    first, rest = stream(model, prompts)
-    return fit_tokens((first, *rest), model.spec)
+    return fit_tokens(_tokens(model, prompts), model.spec)
 
 
 def fit_tokens(layers: Sequence[Float[Tensor, "prompt position D"]], spec: ModelSpec) -> tuple[WithinPrompt, ...]:
-    """The same from all tokens of the prompts, before layer 0 and after every layer."""
+    """The probe, from all tokens of the prompts before layer 0 and after every layer."""
     first = layers[0]
     left, values, right = torch.linalg.svd(first, full_matrices=False)
     kept = values > SINGULAR * values[:, :1]
@@ -127,20 +118,20 @@ def _left_out(
     count = scored.sum(-1, keepdim=True)
     mean = (scored[..., None] * labels).sum(1) / count.clamp_min(1.0)
     spread = (scored * (labels - mean[:, None]).square().sum(-1)).sum(-1)
-    known = (count[:, 0] > 1) & (spread > ROUNDING * size * count[:, 0])
+    scorable = (count[:, 0] > 1) & (spread > ROUNDING * size * count[:, 0])
     nothing: tuple[float | None, Interval] = (None, (None, None))
-    overall = explained(error[known], spread[known]) if bool(known.any()) else nothing
-    return torch.where(known, 1.0 - error / torch.where(known, spread, 1.0), torch.nan), overall
+    overall = explained(error[scorable], spread[scorable]) if bool(scorable.any()) else nothing
+    return torch.where(scorable, 1.0 - error / torch.where(scorable, spread, 1.0), torch.nan), overall
 
 
-def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[float | None, ...]:
+def linearity_r2(model: LinearTransformer, prompts: Examples) -> tuple[float | None, ...]:
     """R^2 of y_i^l ~ a^l y_i - <w^l, x_i> over all context tokens, with (a, w) from the unrolling and y_i^l read from
     the hooked token-by-token forward, before layer 0 and after every layer.
 
     1 up to rounding for linear layers, whatever the weights: it checks the unrolling, the hooks and the importer at
     once. None where the labels are all the same, or not finite.
     """
-    expected, rest = stream(model, prompts)
+    expected, *rest = _tokens(model, prompts)
     grams = prompts.grams(model.spec)
     maps = forward(head_layers(model, prompts.context), grams.gram, grams.query).maps
     _, label = split(model.spec)
@@ -151,6 +142,6 @@ def linearity_r2(model: LinearTransformer, prompts: RegressionPrompts) -> tuple[
         actual = tokens[..., label]
         spread = float(((actual - actual.mean()) ** 2).mean())
         error = float(((actual - expected[:, : prompts.context, label]) ** 2).mean())
-        known = spread > ROUNDING * float((tokens**2).mean())
-        scores.append(1.0 - error / spread if known and math.isfinite(error / spread) else None)
+        varies = spread > ROUNDING * float((tokens**2).mean())
+        scores.append(1.0 - error / spread if varies and math.isfinite(error / spread) else None)
     return tuple(scores)

@@ -31,7 +31,6 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.skipped import Skipped
 from interp.models.tasks import NoisyRegression, RegressionPrompts
 from interp.models.transformer import LinearTransformer
-from interp.probes.activations import hooked_inputs
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
 from interp.solvers import RegressionStatistics, TuningSet
@@ -68,7 +67,7 @@ def implicit_weights(model: LinearTransformer, prompts: RegressionPrompts) -> Im
         states = implicit_states(forward(head_layers(model, prompts.context), grams.gram, grams.query), model.spec)
         return ImplicitWeights("unrolling", tuple(sign * s.w[:, 0] for s in states), (1.0,) * len(states))
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
-    _, cache = HookedLinearTransformer(model).run_with_cache(*hooked_inputs(prompts, model.spec), names_filter=names)
+    _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.inputs(model.spec), names_filter=names)
     tokens = [cache[name] for name in names]
     fitted = fit_tokens(tokens, model.spec)
     return ImplicitWeights("tokens", tuple(sign * fit.w[:, 0] for fit in fitted), tuple(fit.r2 for fit in fitted))
@@ -227,7 +226,7 @@ def _predicted(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Te
         grams = prompts.grams(model.spec)
         query = forward(head_layers(model, prompts.context), grams.gram, grams.query).queries[-1]
         return model.spec.readout.sign * query[:, 0, model.spec.channel(model.spec.readout.channel).start]
-    return HookedLinearTransformer(model)(*hooked_inputs(prompts, model.spec))[:, -1, 0]
+    return HookedLinearTransformer(model)(*prompts.inputs(model.spec))[:, -1, 0]
 
 
 def _solver(

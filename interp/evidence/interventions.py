@@ -1,4 +1,4 @@
-"""Causal checks of a checkpoint's probes: implicit weights transplanted, and decoded targets erased."""
+"""What follows when activations are changed: implicit weights transplanted, and decoded targets erased."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 from interp.algebra.linear_prompts import DIVERGED
 from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import LinearDynamics, RegressionPrompts
+from interp.models.tasks import Examples, Prompts, Target, Task
 from interp.models.transformer import LinearTransformer
-from interp.probes.activations import Prompts, Task, hooked_inputs
+from interp.probes.activations import query_tokens
 from interp.probes.erasure import erasures
 from interp.probes.interventions import Erasure, Transplant
-from interp.probes.targets import Target
+from interp.probes.tokens import token_hooks
 from interp.probes.transplant import transplants
 
-__all__ = ["causal_checks", "finite_prompts"]
+__all__ = ["finite_prompts", "intervene"]
 
 PROMPTS, FEWEST = 512, 64  # that interventions are scored on: as many as OPERATIONS allow
 FITTED = 2048  # prompts that erasers are fitted to
@@ -27,7 +27,7 @@ OPERATIONS = 2e11
 NUMBERS = 2**26  # at most so many attention scores at a time
 
 
-def causal_checks(
+def intervene(
     model: LinearTransformer,
     task: Task,
     targets: Sequence[Target],
@@ -40,40 +40,36 @@ def causal_checks(
     """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, as many as about ``operations``
     floating-point operations allow, and notes on what was skipped.
 
-    Erasures are of the targets that token probes look for, at the last of ``positions`` in a sequence, and at the query
-    of a regression prompt.
+    Erasures are of the targets that token probes look for, in the token whose prediction is scored: the query where
+    ``task`` has one, else the last of ``positions``.
     """
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
-    wanted = [target for target in targets if "token" in target.kinds]
-    runs = 2 * max(1, len(wanted)) * (model.layers + 1)
+    erasable = [target for target in targets if "token" in target.kinds]
+    runs = 2 * max(1, len(erasable)) * (model.layers + 1)
     held = int(NUMBERS / (model.heads * (task.context + 1) ** 2))
     affordable = min(int(operations / (runs * _operations(model, task))), held)
     if affordable < FEWEST:
-        return (
-            (),
-            (),
-            ("causal checks: skipped, because they would take too long; ask for fewer targets with --target",),
-        )
+        return (), (), ("interventions: skipped, because they would take too long; name fewer targets with --target",)
     train = finite_prompts(model, task.sample(min(FITTED, prompts, held), seeds[0]))
     test = finite_prompts(model, task.sample(min(PROMPTS, prompts, affordable), seeds[1]))
     if min(train.count, test.count) < FEWEST // 2:
-        return (), (), ("causal checks: skipped, because most prompts diverge",)
+        return (), (), ("interventions: skipped, because most prompts diverge",)
     notes = []
     moved: tuple[Transplant, ...] = ()
-    if isinstance(test, RegressionPrompts):
+    if model.spec.attention.keys == "causal":
+        notes.append(
+            "transplants: skipped, because in a causal model every token has implicit weights of its own, which one "
+            "token cannot determine"
+        )
+    elif isinstance(test, Examples):
         try:
             moved = transplants(model, test, seeds[2])
         except UsageError as error:
             notes.append(f"transplants: skipped, because {error}")
         if model.spec.clip is not None:
             notes.append("transplants: where tokens meet the clip, nothing promises that predictions follow")
-    else:
-        notes.append(
-            "transplants: skipped, because in a causal model every token has implicit weights of its own, which one "
-            "token cannot determine"
-        )
-    position = positions[-1] if isinstance(task, LinearDynamics) else None
-    erased = erasures(model, task, wanted, train, test, position, seeds[2])
+    position = None if query_tokens(task, model.spec) else positions[-1]
+    erased = erasures(model, erasable, train, test, position, seeds[2])
     return (
         tuple(row for row in moved if row.layer in layers),
         tuple(row for row in erased if row.layer in layers),
@@ -88,9 +84,8 @@ def finite_prompts(model: LinearTransformer, prompts: Prompts) -> Prompts:
     def measure(tokens: Tensor, *, hook: object) -> None:
         sizes.append(tokens.abs().flatten(1).amax(-1))
 
-    hooked = HookedLinearTransformer(model)
-    posts = [f"blocks.{layer}.hook_resid_post" for layer in range(model.layers)]
-    hooked.run_with_hooks(*hooked_inputs(prompts, model.spec), fwd_hooks=[(name, measure) for name in posts])
+    hooks = [(name, measure) for name in token_hooks(model.layers)[1:]]
+    HookedLinearTransformer(model).run_with_hooks(*prompts.inputs(model.spec), fwd_hooks=hooks)
     return prompts[(torch.stack(sizes) < DIVERGED).all(0)]  # False for NaN too
 
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from interp.models.tasks import Prompts, Task
 from interp.probes.across import Battery, gather
-from interp.probes.activations import Prompts, Reader, Task
+from interp.probes.activations import Reader
 from interp.probes.controls import untrained_models
 from interp.probes.held_out import HeldOut
-from interp.probes.intervals import score
+from interp.probes.intervals import Scores, score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 from interp.probes.selectivity import Selectivity, above, above_untrained
+from interp.results import ProbeScore
 from interp.stats.bootstrap import Estimate
 
-__all__ = ["CONTROLS", "UNTRAINED", "Controls", "enough", "measure_controls"]
+__all__ = ["CONTROLS", "UNTRAINED", "Controls", "enough", "finite", "measure_controls", "score_row"]
 
 CONTROLS = ("untrained", "shuffled", "inputs")
 UNTRAINED = 8  # untrained models
@@ -55,6 +60,32 @@ class Controls:
         }
 
 
+def score_row(held_out: Scores, controls: Controls, kind: str, outputs: slice, seed: int) -> Callable[..., ProbeScore]:
+    """What makes the row of one target at an index of layers and positions, given its remaining fields."""
+    compared = controls.selectivity(kind, outputs, seed)
+
+    def row(at: tuple[int, ...], **fields: Any) -> ProbeScore:
+        r2, r2_ci = held_out.r2.at(*at)
+        gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
+        return ProbeScore(
+            kind=kind,
+            r2=r2,
+            r2_ci=r2_ci,
+            variance=finite(held_out.variance[at]),
+            control={name: finite(compared[name].control[at]) if compared else None for name in CONTROLS},
+            selectivity={name: gap for name, (gap, _) in gaps.items()},
+            selectivity_ci={name: ci for name, (_, ci) in gaps.items()},
+            **fields,
+        )
+
+    return row
+
+
+def finite(value: Tensor) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
 def measure_controls(
     reader: Reader,
     task: Task,
@@ -83,7 +114,7 @@ def measure_controls(
     for number, other in enumerate(untrained_models(reader.model, calibration, model_seeds)):
         progress(f"probing untrained models ({number + 1} of {UNTRAINED})")
         untrained.append(held_out(replace(reader, model=other)))
-    by_kind = {b.kind: [found[b.kind] for found in untrained if b.kind in found] for b in wanted}
+    by_kind = {b.kind: [errors[b.kind] for errors in untrained if b.kind in errors] for b in wanted}
     return Controls(real=held_out(reader), shuffled=held_out(reader, shuffle=True), untrained=by_kind, fewer=fewer)
 
 

@@ -6,39 +6,30 @@ are scored on the first of them, together with the network itself, so that diffe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.implicit_fits import implicit_fits
-from interp.evidence.interventions import causal_checks
-from interp.evidence.probe_controls import CONTROLS, Controls, enough, measure_controls
-from interp.evidence.published import SOUND, WEAKNESSES, default_protocols, find_protocols, published_scores
+from interp.evidence.interventions import intervene
+from interp.evidence.probe_controls import CONTROLS, Controls, enough, measure_controls, score_row
+from interp.evidence.published import find_protocols
 from interp.models.errors import LayoutError, UsageError
-from interp.models.tasks import (
-    LinearDynamics,
-    MatrixCompletion,
-    NoisyRegression,
-    SimpleRegression,
-    task_of,
-)
+from interp.models.tasks import KINDS, Target, Task, find_targets, targets_of, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
-from interp.probes.activations import Reader, Task, stream
+from interp.probes.activations import Reader, query_tokens, stream
 from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
-from interp.probes.targets import KINDS, NEXT, PUBLISHED, Target, default_targets, find_targets
 from interp.provenance import checkpoint_info, provenance
 from interp.results import Erasure, ImplicitFit, ProbeReport, ProbeScore, ProbeTarget, Transplant
 
-__all__ = ["DEFAULT_PROMPTS", "default_probes", "default_sequence_probes", "probe_checkpoint", "probe_model"]
+__all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
 DEFAULT_PROMPTS = 4096
 FEWEST_PROMPTS = 64
@@ -49,6 +40,7 @@ MOMENT_NUMBERS = 2**26  # at most so many numbers of moments: 512 MiB
 CONTROL_PROMPTS, FEWEST_CONTROL_PROMPTS = 2048, 384  # as many as CONTROL_OPERATIONS allow
 CONTROL_OPERATIONS = 2e9  # on the prompts of the controls, by each of the networks
 MOST_POSITIONS = 8  # of a causal model, when none are named
+USUAL_POSITIONS = (5, 10, 20, 49)  # of a sequence, in an analysis: those of the mesa paper
 UNDEFINED = "skipped, because the target is the same for all prompts, or not defined at this position"
 
 
@@ -65,7 +57,7 @@ def probe_checkpoint(
     command: str | None = None,
 ) -> ProbeReport:
     """Probe a checkpoint on ``prompts`` prompts of its task, for ``targets`` by name (all that apply when empty), by
-    ``protocols`` (when empty, the sound one, and for linear dynamics the mesa paper's).
+    ``protocols`` (when empty, the sound one, and published ones that are followed by default).
 
     ``layers`` are layers run, 0 being the input; ``positions`` are tokens of the context or sequence, by default the
     query or, for causal models of a sequence, a few from the first to the last. Raises UsageError for a target, layer,
@@ -74,31 +66,34 @@ def probe_checkpoint(
     """
     model = checkpoint.model.require_finite().to(torch.float64)
     task = task_of(model.spec.task)
-    if isinstance(task, (SimpleRegression, MatrixCompletion)):
+    known = targets_of(task)
+    if not known:
         raise LayoutError(
-            f"task.name is {task.name!r}, for which there are no probes; expected {NoisyRegression.name!r} or "
-            f"{LinearDynamics.name!r}. interp-probe CHECKPOINT says what it runs"
+            f"task.name is {task.name!r}, which has no targets to probe for; expected a task with targets, or one "
+            f"registered by register_target. interp-probe CHECKPOINT says what it runs"
         )
     model.require_maps("a probe of this task")
-    if isinstance(task, LinearDynamics) and model.spec.attention.keys != "causal":
+    queried = bool(query_tokens(task, model.spec))
+    if not queried and model.spec.attention.keys != "causal":
         raise LayoutError(
             f"attention.keys is {model.spec.attention.keys!r}, expected 'causal' for {task.name}, whose every token is "
             f"read out"
         )
-    chosen = find_targets(task.name, targets) if targets else default_targets(task.name)
-    wanted = find_protocols(task.name, protocols or default_protocols(task.name), chosen if targets else ())
+    chosen = find_targets(task, targets) if targets else known
+    sound, published = find_protocols(known, protocols, chosen if targets else ())
     shown, _ = _layers(model, layers)
-    places = _positions(task, positions)
+    places = _positions(task, queried, positions)
     parts = _Parts()
-    if SOUND in wanted:
+    if sound:
         parts = _sound(model, task, chosen, shown, places, prompts, seed, progress)
     notes = list(parts.notes)
     rows = list(parts.probes)
-    for protocol in (name for name in wanted if name != SOUND):
-        progress(f"probing as published ({protocol})")
-        rows += published_scores(model, task, chosen if targets else (), places, shown, prompts, seed, progress)
-        notes += WEAKNESSES[protocol]
-    found = {row.target for row in rows}
+    for protocol in published:
+        progress(f"probing as published ({protocol.name})")
+        wanted = protocol.chosen(chosen, named=bool(targets))
+        rows += protocol.scores(model, task, wanted, places, shown, seed, prompts, progress)
+        notes += protocol.weaknesses
+    probed = {row.target for row in rows}
     return ProbeReport(
         checkpoint=checkpoint_info(checkpoint),
         task=task.to_dict(),
@@ -106,7 +101,7 @@ def probe_checkpoint(
         targets=tuple(
             ProbeTarget(name=t.name, formula=t.formula, source=t.source, expectation=t.expectation)
             for t in chosen
-            if t.name in found
+            if t.name in probed
         ),
         provenance=provenance(prompts, seed, command),
         implicit=parts.implicit,
@@ -137,42 +132,32 @@ def _sound(
     seed: int,
     progress: Callable[[str], None],
 ) -> _Parts:
-    """Scores with their controls, how linear implicit models are, and causal checks."""
+    """Scores with their controls, how linear implicit models are, and interventions."""
     named = None if positions == (None,) else [p for p in positions if p is not None]
     scores, notes = probe_model(model, task, targets, KINDS, layers, named, prompts, seed, progress)
     progress("intervening")
     fits: tuple[ImplicitFit, ...] = ()
-    if isinstance(task, NoisyRegression) and any("within-prompt" in target.kinds for target in targets):
+    if any("within-prompt" in target.kinds for target in targets):
         fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers)
-    own = int(np.random.SeedSequence((seed, 1)).generate_state(1)[0])
-    moved, erased, skipped = causal_checks(model, task, targets, layers, positions, prompts, own)
+    apart = int(np.random.SeedSequence((seed, 1)).generate_state(1)[0])
+    moved, erased, skipped = intervene(model, task, targets, layers, positions, prompts, apart)
     return _Parts(probes=scores, implicit=fits, transplants=moved, erasures=erased, notes=(*notes, *skipped))
 
 
 def default_probes(
-    model: LinearTransformer, task: NoisyRegression, prompts: int, seed: int
+    model: LinearTransformer, task: Task, prompts: int, seed: int
 ) -> tuple[tuple[ProbeScore, ...], str | None]:
-    """A few probes of a model of regression, and a note when there are none: what the implicit weights and the query
-    token hold of the task."""
-    targets = find_targets(task.name, ("w", "w-ridge", "label", "preconditioned"))
+    """The probes that an analysis makes: of the targets that are ``usual`` for the task, at the query or at a few
+    positions of a sequence. And a note when there are none."""
+    targets = [target for target in targets_of(task) if target.usual]
+    kinds = dict.fromkeys(kind for target in targets for kind in target.usual)
+    if not targets:
+        return (), f"probes: skipped, because there are no probes for {task.name}"
+    positions = None
+    if not query_tokens(task, model.spec):
+        positions = [place for place in USUAL_POSITIONS if place < task.context] or [task.context - 1]
     try:
-        scores, _ = probe_model(
-            model, task, targets, ("within-prompt", "token"), None, None, prompts, seed, lambda step: None
-        )
-    except UsageError as error:
-        return (), f"probes: skipped, because {error}"
-    return scores, None
-
-
-def default_sequence_probes(
-    model: LinearTransformer, task: LinearDynamics, prompts: int, seed: int
-) -> tuple[tuple[ProbeScore, ...], str | None]:
-    """The two probes of the mesa paper, of the next and of the preconditioned state (exact inverse, and the paper's six
-    steps), by layer at a few positions, and a note when there are none."""
-    targets = find_targets(task.name, (NEXT, "preconditioned", PUBLISHED))
-    positions = [place for place in (5, 10, 20, 49) if place < task.context] or [task.context - 1]
-    try:
-        scores, _ = probe_model(model, task, targets, ("token",), None, positions, prompts, seed, lambda step: None)
+        scores, _ = probe_model(model, task, targets, tuple(kinds), None, positions, prompts, seed, lambda step: None)
     except UsageError as error:
         return (), f"probes: skipped, because {error}"
     return scores, None
@@ -193,7 +178,7 @@ def probe_model(
     if prompts < FEWEST_PROMPTS:
         raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more to fit and score probes on")
     shown, read = _layers(model, layers)
-    places = _positions(task, positions)
+    places = _positions(task, bool(query_tokens(task, model.spec)), positions)
     notes = []
     reader = Reader(model, (), places)
     if "within-prompt" in kinds and (why := _without_implicit(reader, task)):
@@ -232,7 +217,7 @@ def probe_model(
 
 def _without_implicit(reader: Reader, task: Task) -> str | None:
     """Why implicit weights cannot be read; None when they can."""
-    if isinstance(task, LinearDynamics):
+    if not any("within-prompt" in target.kinds for target in targets_of(task)):
         return f"no target of {task.name} is one of a whole sequence: every one belongs to a token"
     width = reader.model.spec.width
     if reader.shared_maps or reader.causal or task.context + 1 > width:
@@ -250,33 +235,26 @@ def _scores(
     out = []
     for number, target in enumerate(battery.targets):
         outputs = fit.targets[target.name]
-        found = score(fit.held_out, outputs, seed)
-        compared = controls.selectivity(battery.kind, outputs, seed)
+        held_out = score(fit.held_out, outputs, seed)
+        row = score_row(held_out, controls, battery.kind, outputs, seed)
         paired = controls.network(battery.kind, outputs, seed)
         for cell, layer in product(range(len(battery.positions)), shown):
             at = (read.index(layer), *((cell,) if battery.placed else ()))
-            r2, r2_ci = found.r2.at(*at)
-            gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
+            scored = held_out.r2.at(*at)[0] is not None
             paired_r2, paired_ci = (None, (None, None)) if paired is None else paired.at(*at)
             out.append(
-                ProbeScore(
+                row(
+                    at,
                     layer=layer,
                     target=target.name,
-                    kind=battery.kind,
                     position=battery.positions[cell],
-                    r2=r2,
-                    r2_ci=r2_ci,
-                    mse=found.mse.at(*at)[0],
-                    variance=_known(found.variance[at]),
-                    control={name: _known(compared[name].control[at]) if compared else None for name in CONTROLS},
-                    selectivity={name: value for name, (value, _) in gaps.items()},
-                    selectivity_ci={name: ci for name, (_, ci) in gaps.items()},
+                    mse=held_out.mse.at(*at)[0],
                     paired_r2=paired_r2,
                     paired_r2_ci=paired_ci,
                     paired_prompts=None if paired is None else controls.fewer,
-                    penalty=None if r2 is None else float(fit.penalty[(*at, number)]),
+                    penalty=float(fit.penalty[(*at, number)]) if scored else None,
                     prompts=int(moments.count.sum()),
-                    reason=None if r2 is not None else UNDEFINED,
+                    reason=None if scored else UNDEFINED,
                 )
             )
     return out
@@ -292,11 +270,6 @@ def _unscored(battery: Battery, shown: Sequence[int], reason: str) -> list[Probe
     ]  # fmt: skip
 
 
-def _known(value: Tensor) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
-
-
 def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Those asked for, and those read: the input is a control, and is always read."""
     shown = tuple(range(model.layers + 1)) if layers is None else tuple(sorted(set(layers)))
@@ -308,16 +281,17 @@ def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[tup
     return shown, tuple(sorted({0, *shown}))
 
 
-def _positions(task: Task, positions: Sequence[int] | None) -> tuple[int | None, ...]:
+def _positions(task: Task, queried: bool, positions: Sequence[int] | None) -> tuple[int | None, ...]:
+    """Those asked for; else the query where prompts have one, and steps through a sequence where they have none."""
     if positions is not None:
         wrong = [p for p in positions if not 0 <= p < task.context]
         if wrong or not positions:
             raise UsageError(
                 f"asked for positions {', '.join(map(str, positions))}, expected 0 to {task.context - 1}: prompts have "
-                f"{task.context} tokens{'' if isinstance(task, LinearDynamics) else ' before the query'}"
+                f"{task.context} tokens{' before the query' if queried else ''}"
             )
         return tuple(sorted(set(positions)))
-    if not isinstance(task, LinearDynamics):
+    if queried:
         return (None,)
     steps = [m * 10**k for k in range(6) for m in (1, 2, 5) if m * 10**k < task.context - 1]
     return (*steps[-MOST_POSITIONS + 1 :], task.context - 1)

@@ -22,10 +22,11 @@ import torch
 from interp.evidence.probing import probe_model
 from interp.evidence.published import mesa_scores
 from interp.identify.sequence_identification import Subject
+from interp.models.tasks import find_targets
+from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.papers.comparison import row
 from interp.papers.mesa_networks import MISSING, subject_of
 from interp.papers.paper import Progress
-from interp.probes.targets import NEXT, PUBLISHED, find_targets
 from interp.results import ProbeScore
 
 __all__ = ["EXACT", "NETWORKS", "PLACES", "claims", "network_rows", "probe_rows"]
@@ -80,7 +81,7 @@ def network_rows(
 ) -> list[dict[str, Any]]:
     """One row for every target, position and number of layers run."""
     model, task = subject.model, subject.task
-    targets = find_targets(task.name, TARGETS)
+    targets = find_targets(task, TARGETS)
     scores, _ = probe_model(
         model, task, targets, ("token",), None, places, prompts, seed, lambda step: progress(f"{name}: {step}")
     )

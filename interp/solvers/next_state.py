@@ -15,6 +15,7 @@ ridge (not in gradient descent); 0 uses all that the networks see. Source: von O
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,6 +33,7 @@ __all__ = [
     "Pairs",
     "TunedSolvers",
     "line_search",
+    "richardson",
     "tune_richardson",
 ]
 
@@ -99,12 +101,22 @@ class Pairs:
         """Proposition 2 with as many steps as there are alpha. Raises UsageError unless there are as many beta."""
         if alpha.shape != beta.shape or alpha.ndim != 1:
             raise UsageError(f"got {tuple(alpha.shape)} alpha and {tuple(beta.shape)} beta, expected as many of both")
-        c = self.damped.flatten(2).norm(dim=-1)[..., None]
-        term = before = total = self.current
-        for a, b in zip(alpha, beta, strict=True):
-            term = term - a * (self.damped @ term[..., None]).squeeze(-1) / c
-            before, total = total, total + term + b * (total - before)
-        return (self.B @ total[..., None]).squeeze(-1) / c
+        return (self.B @ richardson(self.damped, self.current, alpha, beta)[..., None]).squeeze(-1)
+
+
+def richardson(
+    A: Float[Tensor, "*batch dim dim"],
+    b: Float[Tensor, "*batch dim"],
+    alpha: Iterable[float | Tensor],
+    beta: Iterable[float | Tensor],
+) -> Float[Tensor, "*batch dim"]:
+    """X_K b / c, close to A^-1 b, with A~ = A / c and c = |A|_F in the steps of proposition 2."""
+    c = torch.linalg.vector_norm(A, dim=(-2, -1))[..., None]
+    term = before = total = b
+    for step, momentum in zip(alpha, beta, strict=True):
+        term = term - step * (A @ term[..., None]).squeeze(-1) / c
+        before, total = total, total + term + momentum * (total - before)
+    return total / c
 
 
 @dataclass(frozen=True)

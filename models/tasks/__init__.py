@@ -4,11 +4,13 @@ from interp.models.tasks.linear_dynamics import DynamicsPrompts, LinearDynamics
 from interp.models.tasks.matrix_completion import CompletionPrompts, KernelLaw, MatrixCompletion, nystrom
 from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.noisy_regression import NoisyRegression, RegressionPrompts
-from interp.models.tasks.protocol import Examples, GramPrompts, Prompts, References, Task, Variation, Words
+from interp.models.tasks.protocol import Examples, GramPrompts, Prefixes, Prompts, References, Task, Variation, Words
 from interp.models.tasks.registry import TASKS, register_task, task_of
 from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, SimpleRegression
+from interp.models.tasks.targets import KINDS, Target, find_targets, register_target, target_names, targets_of
 
 __all__ = [
+    "KINDS",
     "TASKS",
     "CompletionPrompts",
     "DynamicsPrompts",
@@ -20,15 +22,21 @@ __all__ = [
     "MatrixCompletion",
     "NoiseLaw",
     "NoisyRegression",
+    "Prefixes",
     "Prompts",
     "References",
     "RegressionPrompts",
     "SimplePrompts",
     "SimpleRegression",
+    "Target",
     "Task",
     "Variation",
     "Words",
+    "find_targets",
     "nystrom",
+    "register_target",
     "register_task",
+    "target_names",
+    "targets_of",
     "task_of",
 ]

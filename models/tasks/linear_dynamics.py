@@ -26,10 +26,12 @@ from interp.models.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_number
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.dynamics_targets import dynamics_targets
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import References, Variation, Words, single_precision
 from interp.models.tasks.registry import register_task
+from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.next_state import TunedSolvers
 
@@ -295,6 +297,9 @@ class LinearDynamics:
 
         labels = solvers.labels | {"oracle": "the true W of the sequence"}
         return References(labels=labels, predict=predict, tuned=solvers)
+
+    def targets(self) -> tuple[Target, ...]:
+        return dynamics_targets()
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
         def begun(factor: float) -> LinearDynamics:

@@ -44,6 +44,7 @@ from interp.models.tasks.protocol import (
 )
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
+from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.completion import fixed_iterations
 
@@ -335,6 +336,9 @@ class MatrixCompletion:
             "oracle": best,
         }
         return References(labels=labels, predict=predict)
+
+    def targets(self) -> tuple[Target, ...]:
+        return ()
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
         """Rank and spectrum change, the variance of an entry, (sum of the squared spectrum) / rank, does not."""

@@ -35,7 +35,9 @@ from interp.models.tasks.protocol import (
     squared_errors,
 )
 from interp.models.tasks.registry import register_task
+from interp.models.tasks.regression_targets import regression_targets
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
+from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.baselines import regression_baselines
 from interp.solvers.statistics import RegressionStatistics
@@ -82,13 +84,20 @@ class RegressionPrompts:
     def solution(self) -> tuple[str, Float[Tensor, "prompt dim output"]]:
         return "true w", self.w[..., None]
 
-    def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt context D"], Float[Tensor, "prompt query D"]]:
-        """Context tokens (x_i, y_i) and the query token (x_t, 0), laid out as ``spec`` names its channels."""
-        return example_tokens(spec, self.x, self.y[..., None], self.x_query[:, None])
+    def inputs(self, spec: ModelSpec) -> tuple[Float[Tensor, "prompt position D"], ...]:
+        """Context tokens (x_i, y_i) and the query token (x_t, 0), laid out as ``spec`` names its channels; one sequence
+        for causal keys."""
+        tokens = example_tokens(spec, self.x, self.y[..., None], self.x_query[:, None])
+        return (torch.cat(tokens, dim=1),) if spec.attention.keys == "causal" else tokens
+
+    def before(self, position: int) -> RegressionPrompts:
+        """The first ``position`` examples, with the input of the next one as the query."""
+        return replace(self, x=self.x[:, :position], y=self.y[:, :position], x_query=self.x[:, position])
 
     def grams(self, spec: ModelSpec) -> GramPrompts:
         """Gram matrices of the keys; with keys = "all" the query token is one of them."""
-        return grams_of(spec, *self.inputs(spec))
+        context, query = self.inputs(spec)
+        return grams_of(spec, context, query)
 
     def rounded(self) -> RegressionPrompts:
         """The same prompts in numbers that single precision holds exactly."""
@@ -236,6 +245,9 @@ class NoisyRegression:
 
         labels = {b.name: b.label for b in baselines} | {"oracle": "ridge, true noise (optimal)"}
         return References(labels=labels, predict=predict, tuned=baselines)
+
+    def targets(self) -> tuple[Target, ...]:
+        return regression_targets(self.weight_std)
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
         quiet, single = Skipped("the task has no noise"), Skipped("the task has a single example")

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.models.words import Words
 
-__all__ = ["Examples", "GramPrompts", "Prompts", "References", "Task", "Variation", "Words"]
+__all__ = ["Examples", "GramPrompts", "Prefixes", "Prompts", "References", "Task", "Variation", "Words"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,15 @@ class Examples(Prompts, Protocol):
     def grams(self, spec: ModelSpec) -> GramPrompts: ...
 
 
+@runtime_checkable
+class Prefixes(Protocol):
+    """Prompts whose first tokens make a prompt, too."""
+
+    def before(self, position: int) -> Prompts:
+        """The first ``position`` tokens, with the next one as the query."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class References:
     """Predictors that a network stands beside: "null" (predicting zero), "oracle" (the best possible) and classical
@@ -91,8 +101,11 @@ class Variation:
 class Task(Protocol):
     """The law of prompts. Tasks are frozen dataclasses: ``to_dict`` gives the fields of the canonical checkpoint."""
 
-    name: str
-    context: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def context(self) -> int: ...
 
     @property
     def words(self) -> Words: ...
@@ -126,6 +139,10 @@ class Task(Protocol):
     def variations(self, fixed_context: bool = False) -> Mapping[str, Variation]:
         """Tasks that differ from this one in one thing, by name; the task itself first. ``fixed_context``: the network
         has weights for just so many tokens."""
+        ...
+
+    def targets(self) -> tuple[Target, ...]:
+        """What probes can look for in a network of this task; may be empty."""
         ...
 
     def telling(self) -> Task:

@@ -31,6 +31,7 @@ from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import Prompts, References, Variation, Words, single_precision, squared_errors
 from interp.models.tasks.registry import register_task
+from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.line_descent import fit_descent
 
@@ -223,6 +224,9 @@ class SimpleRegression:
             "oracle": "least squares, the target",
         }
         return References(labels=labels, predict=predict)
+
+    def targets(self) -> tuple[Target, ...]:
+        return ()
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
         fixed = Skipped("the read-out has weights for just so many")

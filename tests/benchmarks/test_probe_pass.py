@@ -19,10 +19,9 @@ import torch
 from interp.checkpoints.opening import open_checkpoint
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import task_of
+from interp.models.tasks import KINDS, Examples, targets_of, task_of
 from interp.probes.across import batteries, gather
 from interp.probes.activations import Reader, stream
-from interp.probes.targets import KINDS, default_targets
 
 pytestmark = pytest.mark.slow
 PROMPTS, CHUNK, ROUNDS = 32768, 2048, 5
@@ -52,7 +51,7 @@ def test_cost_beside_the_forward_passes(benchmark):
     model = open_checkpoint("zoo:full-l4-u5").model.to(torch.float64)
     task = task_of(model.spec.task)
     chunks = list(stream(task, PROMPTS, 0, CHUNK))
-    reader, wanted = Reader(model, KINDS, (None,)), batteries(task, default_targets(task.name), (None,))
+    reader, wanted = Reader(model, KINDS, (None,)), batteries(task, targets_of(task), (None,))
     layers, hooked = head_layers(model, task.context), HookedLinearTransformer(model)
 
     def probing() -> None:
@@ -60,6 +59,7 @@ def test_cost_beside_the_forward_passes(benchmark):
 
     def gram_path() -> None:
         for prompts in chunks:
+            assert isinstance(prompts, Examples)
             grams = prompts.grams(model.spec)
             forward(layers, grams.gram, grams.query)
 

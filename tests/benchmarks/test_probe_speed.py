@@ -20,7 +20,6 @@ from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.probes.intervals import score
 from interp.probes.moments import Moments, group_of
-from interp.probes.pooled import gram_features
 from interp.probes.ridge import cross_fit
 
 pytestmark = pytest.mark.slow
@@ -68,11 +67,6 @@ def update(features: int, outputs: int, streams: int, spread: bool) -> Callable[
 )
 def test_update(benchmark, forward_pass, features, outputs, spread):
     compare(benchmark, update(features, outputs, LAYERS + 1, spread), forward_pass)
-
-
-def test_gram_features(benchmark, forward_pass):
-    tokens = torch.randn(LAYERS + 1, PROMPTS, 20, 11, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    compare(benchmark, lambda: gram_features(tokens), forward_pass)
 
 
 def test_fits_and_intervals_once_at_the_end(benchmark, forward_pass):

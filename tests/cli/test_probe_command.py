@@ -73,7 +73,7 @@ def test_positions_of_the_context(call: Run, tiny: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--target", "next"], ["linear_dynamics", "w-ols", "chebyshev-K"]),
+        (["--target", "next"], ["'next'", "w-ols", "chebyshev-K"]),
         (["--target", "weights"], ["'weights'", "w-ridge"]),
         (["--target", "chebyshev-65"], ["64"]),
         (["--layers", "3"], ["1 to 2"]),

@@ -10,14 +10,25 @@ import torch
 from planting import block_scalar_heads, checkpoint, spec_for
 
 from interp.checkpoints.opening import open_checkpoint
-from interp.evidence.probing import probe_checkpoint, probe_model
-from interp.models.errors import UsageError
-from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
-from interp.models.tasks.linear_dynamics import LinearDynamics
+from interp.evidence.probing import default_probes, probe_checkpoint, probe_model
+from interp.models.errors import LayoutError, UsageError
+from interp.models.tasks import (
+    KINDS,
+    LinearDynamics,
+    MatrixCompletion,
+    NoiseLaw,
+    NoisyRegression,
+    Target,
+    find_targets,
+    register_target,
+    targets,
+    targets_of,
+    task_of,
+)
 from interp.models.transformer import LinearTransformer
 from interp.probes.controls import untrained_models
-from interp.probes.targets import KINDS, default_targets, find_targets
 from interp.reports.document import dumps
+from interp.reports.html import render_report
 from interp.results import ProbeReport, ProbeScore
 
 TASK = NoisyRegression(dim=4, context=12, noise=NoiseLaw(kind="uniform", values=(0.0, 2.0)))
@@ -31,9 +42,9 @@ def planted(layers: int = 3, **fields: Any) -> LinearTransformer:
 
 
 def scores(model: LinearTransformer, *names: str, task: Any = TASK, prompts: int = 2048, **options: Any) -> Any:
-    targets = find_targets(task.name, names) if names else default_targets(task.name)
+    wanted = find_targets(task, names) if names else targets_of(task)
     options = {"kinds": KINDS, "layers": None, "positions": None, "seed": 0, **options}
-    found, notes = probe_model(model, task, targets, prompts=prompts, progress=lambda step: None, **options)
+    found, notes = probe_model(model, task, wanted, prompts=prompts, progress=lambda step: None, **options)
     return {(s.target, s.kind, s.layer, s.position): s for s in found if s.protocol == "sound"}, notes
 
 
@@ -124,9 +135,7 @@ def test_other_networks_of_the_task(fields: dict[str, Any]) -> None:
 
 
 def test_a_clip_that_never_cuts_changes_no_score() -> None:
-    free, cut = (
-        scores(planted(**fields), "w", kinds=("within-prompt",), prompts=256)[0] for fields in ({}, {"clip": 1e6})
-    )
+    free, cut = (scores(planted(clip=clip), "w", kinds=("within-prompt",), prompts=256)[0] for clip in (None, 1e6))
     for key, score in free.items():
         assert cut[key].r2 == pytest.approx(score.r2, abs=1e-8), key
 
@@ -202,10 +211,60 @@ def test_the_report_goes_through_json() -> None:
     assert dumps(report).startswith('{\n"schema": "interp-probe/1"')
 
 
+def test_a_target_registered_from_outside_is_probed_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call makes it known: by default and by name it is in the result, in the document and on the page."""
+    monkeypatch.setattr(targets, "REGISTERED", {})
+    energy = Target(
+        name="energy",
+        formula="|y|^2",
+        source="this test",
+        expectation="in the second moments, exactly",
+        value=lambda prompts, position: prompts.y.square().sum(-1, keepdim=True),
+        kinds=("gram", "token"),
+        needs=("y",),
+    )
+    with pytest.raises(UsageError, match="'energy'"):
+        probe_checkpoint(checkpoint(planted()), targets=["energy"], prompts=128)
+    register_target(energy)
+    report = probe_checkpoint(checkpoint(planted()), targets=["energy"], layers=(0,), prompts=256)
+    by = {score.kind: score for score in report.probes}
+    assert by["gram"].r2 == pytest.approx(1.0, abs=1e-6)
+    token = by["token"].r2
+    assert token is not None and token < 0.1
+    assert [target.name for target in report.targets] == ["energy"]
+    assert {row.target for row in report.erasures} == {"energy"}
+    assert '"energy"' in dumps(report) and "energy" in render_report(report).text
+    assert not any(target is energy for target in targets_of(LinearDynamics(dim=3, context=8)))
+
+
+def test_a_task_without_targets_is_refused() -> None:
+    task = MatrixCompletion(dim=4, context=6)
+    spec = spec_for(4, 6).to_dict() | {"task": task.to_dict()}
+    model = planted()
+    with pytest.raises(LayoutError, match="register_target"):
+        probe_checkpoint(checkpoint(replace(model, spec=type(model.spec).from_dict(spec))))
+
+
+def test_the_default_probes_are_those_that_the_task_names() -> None:
+    rows, note = default_probes(planted(), TASK, 128, 0)
+    assert note is None and [(row.kind, row.target) for row in rows if row.layer == 0] == [
+        ("within-prompt", "w"),
+        ("within-prompt", "w-ridge"),
+        ("token", "w"),
+        ("token", "w-ridge"),
+        ("token", "label"),
+        ("token", "preconditioned"),
+    ]
+    task = LinearDynamics(dim=3, context=8)
+    rows, note = default_probes(dynamics_model(task), task, 128, 0)
+    assert note is None and {row.position for row in rows} == {5}
+    assert {row.target for row in rows} == {"next", "preconditioned", "preconditioned-published"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"targets": ["next"]}, ["linear_dynamics", "w-ols"]),
+        ({"targets": ["next"]}, ["'next'", "w-ols"]),
         ({"layers": [4]}, ["1 to 3"]),
         ({"layers": []}, ["layers"]),
         ({"positions": [12]}, ["0 to 11"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from planting import block_scalar_heads, checkpoint, spec_for
@@ -9,18 +11,17 @@ from test_probing import dynamics_model
 
 from interp.evidence import published
 from interp.evidence.probing import probe_checkpoint
-from interp.evidence.published import TARGETS, find_protocols, mesa_scores
+from interp.evidence.published import PROTOCOLS, find_protocols, mesa_scores
 from interp.models.errors import UsageError
-from interp.models.tasks.linear_dynamics import LinearDynamics
+from interp.models.tasks import LinearDynamics, NoiseLaw, NoisyRegression, find_targets, targets_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.pooled import AttentionPooling
-from interp.probes.targets import find_targets
+from interp.results import ProbeScore
 
-REGRESSION, DYNAMICS = "noisy_regression", "linear_dynamics"
+REGRESSION = NoisyRegression(dim=3, context=8, noise=NoiseLaw(kind="fixed", values=(1.0,)))
+DYNAMICS = LinearDynamics(dim=3, context=20)
 FAST = {
-    f"attention-{readout}": AttentionPooling(
-        readout=readout, projection=16, hidden=16, steps=60, learning_rates=(1e-2,)
-    )
+    f"attention-{readout}": AttentionPooling(readout=readout, projection=16, hidden=16, steps=60, learning_rate=1e-2)
     for readout in ("linear", "mlp")
 }
 
@@ -31,19 +32,32 @@ def planted() -> LinearTransformer:
 
 
 @pytest.mark.parametrize(
-    ("task", "names", "targets", "words"),
+    ("task", "name", "targets", "applicable"),
     [
-        (REGRESSION, ["mesa"], [], ["'mesa' is not for models of noisy_regression", "sound, akyurek"]),
-        (DYNAMICS, ["akyurek"], [], ["not for models of linear_dynamics", "sound, mesa"]),
-        (REGRESSION, ["akyrek"], [], ["'akyrek' is not one of sound, akyurek, mesa"]),
-        (REGRESSION, ["akyurek"], ["label"], ["none of the targets label", "alpha, w-ols, w"]),
+        (REGRESSION, "mesa", [], "sound, akyurek"),
+        (DYNAMICS, "akyurek", [], "sound, mesa"),
+        (REGRESSION, "akyrek", [], "sound, akyurek"),
+        (REGRESSION, "akyurek", ["label"], "alpha, w-ols, w"),
     ],
 )
-def test_what_does_not_apply_is_refused(task: str, names: list[str], targets: list[str], words: list[str]) -> None:
+def test_what_does_not_apply_is_refused(task: Any, name: str, targets: list[str], applicable: str) -> None:
     with pytest.raises(UsageError) as refused:
-        find_protocols(task, names, find_targets(task, targets))
-    for word in words:
-        assert word in str(refused.value)
+        find_protocols(targets_of(task), [name], find_targets(task, targets))
+    assert repr(name) in str(refused.value) and applicable in str(refused.value)
+
+
+def test_a_protocol_registers_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From outside the package: it applies to the task whose targets it names, and its rows are those of the report."""
+    monkeypatch.setattr(published, "PROTOCOLS", dict(published.PROTOCOLS))
+    row = ProbeScore(
+        layer=0, target="label", kind="token", r2=0.5, r2_ci=(0.4, 0.6), mse=1.0, control={}, protocol="toy"
+    )  # fmt: skip
+    published.protocol("toy", targets=("label",), usual=("label",), weaknesses=("it is a toy",))(lambda *_: [row])
+    report = probe_checkpoint(checkpoint(planted()), protocols=["toy"], prompts=128)
+    assert report.probes == (row,) and report.notes == ("it is a toy",)
+    assert [target.name for target in report.targets] == ["label"]
+    sound, others = find_protocols(targets_of(REGRESSION), ["toy", "sound"])
+    assert sound and [entry.name for entry in others] == ["toy"]
 
 
 def test_attention_pooling_goes_with_its_controls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +80,8 @@ def test_attention_pooling_goes_with_its_controls(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_mesa_protocol_is_scored_in_sample_and_on_what_it_has_not_seen() -> None:
-    task = LinearDynamics(dim=3, context=20)
-    rows = mesa_scores(dynamics_model(task), task, find_targets(DYNAMICS, TARGETS["mesa"]), (2, 19), (0, 1), 0)
+    targets = find_targets(DYNAMICS, PROTOCOLS["mesa"].targets)
+    rows = mesa_scores(dynamics_model(DYNAMICS), DYNAMICS, targets, (2, 19), (0, 1), 0)
     by = {(row.target, row.position, row.layer): row for row in rows}
     assert {row.target for row in rows} == {"next", "preconditioned-published"}
     last = by["next", 19, 1]

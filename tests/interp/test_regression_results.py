@@ -24,7 +24,7 @@ def only_regression(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interp.identify.losses.CHUNK", 512)
     monkeypatch.setattr("interp.analysis.describe_behaviour", lambda *_: "a test left it out")
     monkeypatch.setattr("interp.analysis.default_probes", lambda *_: ((), None))
-    monkeypatch.setattr("interp.analysis.causal_checks", lambda *_: ((), (), ()))
+    monkeypatch.setattr("interp.analysis.intervene", lambda *_: ((), (), ()))
     monkeypatch.setattr("interp.analysis.stress", lambda *_: ())
 
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from interp.identify.sequence_identification import Subject
+from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.papers.mesa_networks import subject_of
 from interp.papers.mesa_probes import EXACT, FIXED, claims, network_rows
 from interp.probes.controls import untrained_models
-from interp.probes.targets import NEXT, PUBLISHED
 
 PLACES = (5, 20)
 PROMPTS = 512

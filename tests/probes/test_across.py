@@ -8,13 +8,12 @@ import torch
 from sklearn.linear_model import Ridge
 
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoiseLaw, NoisyRegression
+from interp.models.tasks import KINDS, NoiseLaw, NoisyRegression, find_targets, targets_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import batteries, gather
 from interp.probes.activations import Reader, stream
 from interp.probes.moments import group_of
 from interp.probes.ridge import cross_fit, held_out_groups
-from interp.probes.targets import KINDS, default_targets, find_targets, quantities
 
 TASK = NoisyRegression(dim=3, context=8, noise=NoiseLaw(kind="uniform", values=(0.2, 2.0)))
 COUNT, GROUPS, LAYERS = 300, 20, (0, 1, 3)
@@ -29,7 +28,7 @@ def model() -> LinearTransformer:
 
 
 def test_kinds_and_their_targets() -> None:
-    token, within, gram = batteries(TASK, default_targets(TASK.name), POSITIONS)
+    token, within, gram = batteries(TASK, targets_of(TASK), POSITIONS)
     assert [b.kind for b in (token, within, gram)] == list(KINDS)
     assert token.widths == {
         "w": 3, "w-ols": 3, "w-ridge": 3, "alpha": 3, "noise": 1, "label": 1, "current": 3, "preconditioned": 3,
@@ -37,26 +36,26 @@ def test_kinds_and_their_targets() -> None:
     }  # fmt: skip
     assert list(within.widths) == ["w", "w-ols", "w-ridge", "alpha"] and list(gram.widths)[-1] == "noise"
     assert token.positions == POSITIONS and gram.positions == (None,)
-    (only,) = batteries(TASK, find_targets(TASK.name, ["label"]), (None,))
+    (only,) = batteries(TASK, find_targets(TASK, ["label"]), (None,))
     assert only.widths == {"label": 1}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_coefficients_are_those_of_scikit_learn_on_the_activations(kind: str, model: LinearTransformer) -> None:
-    (battery,) = batteries(TASK, default_targets(TASK.name), POSITIONS, [kind])
+    (battery,) = batteries(TASK, targets_of(TASK), POSITIONS, [kind])
     reader = Reader(model, (kind,), POSITIONS)
     found = gather(reader, TASK, [battery], LAYERS, stream(TASK, COUNT, 1, 64), COUNT, GROUPS)[kind]
     fit = cross_fit(found, battery.widths)
 
     whole = [reader.read(prompts) for prompts in stream(TASK, COUNT, 1, 64)]
-    known = [quantities(prompts, TASK) for prompts in stream(TASK, COUNT, 1, 64)]
+    drawn = list(stream(TASK, COUNT, 1, 64))
     seen = ~held_out_groups(GROUPS)[group_of(torch.arange(COUNT), COUNT, GROUPS)].numpy()
     cells = battery.positions if kind == "token" else (None,)
     for stream_index, layer in enumerate(LAYERS):
         for cell, position in enumerate(cells):
             X = torch.cat([part.features(kind, layer, position) for part in whole]).numpy()
             for at, target in enumerate(battery.targets):
-                values = [target.values(q, position) for q in known]
+                values = [target.value(prompts, position) for prompts in drawn]
                 Y = torch.cat([v for v in values if v is not None]).numpy()
                 where = (stream_index, cell) if kind == "token" else (stream_index,)
                 spread = ((X[seen] - X[seen].mean(0)) ** 2).sum() / X.shape[1]
@@ -71,7 +70,7 @@ def test_coefficients_are_those_of_scikit_learn_on_the_activations(kind: str, mo
 
 def test_chunks_do_not_matter(model: LinearTransformer) -> None:
     """The same prompts in one piece and in many."""
-    wanted = batteries(TASK, default_targets(TASK.name), POSITIONS)
+    wanted = batteries(TASK, targets_of(TASK), POSITIONS)
     reader = Reader(model, KINDS, POSITIONS)
     prompts = TASK.sample(COUNT, 4)
     whole = gather(reader, TASK, wanted, LAYERS, [prompts], COUNT, GROUPS)
@@ -85,7 +84,7 @@ def test_chunks_do_not_matter(model: LinearTransformer) -> None:
 
 
 def test_shuffled_targets_are_those_of_other_prompts(model: LinearTransformer) -> None:
-    wanted = batteries(TASK, find_targets(TASK.name, ["current"]), (None,))
+    wanted = batteries(TASK, find_targets(TASK, ["current"]), (None,))
     reader = Reader(model, KINDS, (None,))
     prompts = [TASK.sample(COUNT, 4)]
     real = gather(reader, TASK, wanted, (0,), prompts, COUNT, 1)["token"]

@@ -14,7 +14,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.tasks.linear_dynamics import LinearDynamics
 from interp.models.transformer import LinearTransformer
-from interp.probes.activations import Reader, hooked_inputs, stream
+from interp.probes.activations import Reader, stream
 
 TASK = NoisyRegression(dim=3, context=8, noise=NoiseLaw(kind="uniform", values=(0.0, 2.0)))
 ALL = ("token", "within-prompt", "gram")
@@ -75,7 +75,7 @@ def test_causal_models_of_both_tasks() -> None:
         (given, dynamics.sample(4, 0), None),
         (model(attention={"keys": "causal"}), TASK.sample(4, 0), 8),
     ]:
-        inputs = hooked_inputs(prompts, causal.spec)
+        inputs = prompts.inputs(causal.spec)
         _, cache = HookedLinearTransformer(causal).run_with_cache(*inputs)
         position = 5 if query is None else None
         found = Reader(causal, ("token",), (position,)).read(prompts)

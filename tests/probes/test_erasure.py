@@ -12,9 +12,8 @@ from scipy.optimize import minimize
 from interp.checkpoints.opening import open_checkpoint
 from interp.models.constructions import gradient_step
 from interp.models.errors import UsageError
-from interp.models.tasks import LinearDynamics, task_of
+from interp.models.tasks import LinearDynamics, find_targets, task_of
 from interp.probes.erasure import FALSE_POSITIVES, chance, erasures, leace, random_eraser
-from interp.probes.targets import find_targets
 
 
 def correlated(
@@ -116,8 +115,8 @@ def test_the_label_of_a_trained_network() -> None:
     predicting zero. Before the first layer the token holds none of it, and nothing is done."""
     model = open_checkpoint("zoo:one-step-1000-tasks").model.to(torch.float64)
     task = task_of(model.spec.task)
-    targets = find_targets(task.name, ["label", "current", "w"])
-    rows = erasures(model, task, targets, task.sample(600, 1), task.sample(400, 2), None, 0)
+    targets = find_targets(task, ["label", "current", "w"])
+    rows = erasures(model, targets, task.sample(600, 1), task.sample(400, 2), None, 0)
     by = {(row.target, row.layer): row for row in rows}
     first, last = by["label", 0], by["label", 1]
     assert first.effect is None and first.reason is not None and "nothing linear" in first.reason
@@ -138,18 +137,18 @@ def test_a_causal_model_at_one_position() -> None:
     the layer nothing. At position 0 nothing is predicted from, and s_{t-1} is 0 for all."""
     task = LinearDynamics.from_dict({"dim": 3, "context": 12})
     model = gradient_step(task, 0.1)
-    targets = find_targets(task.name, ["current", "previous-1"])
+    targets = find_targets(task, ["current", "previous-1"])
     train, test = task.sample(500, 1), task.sample(300, 2)
-    by = {(r.target, r.layer): r for r in erasures(model, task, targets, train, test, 10, 0)}
+    by = {(r.target, r.layer): r for r in erasures(model, targets, train, test, 10, 0)}
     low = by["current", 0].effect_ci[0]
     assert low is not None and low > 0.2
     assert by["current", 0].fired == 300 and by["current", 1].reason is None
-    (row, *_) = erasures(model, task, find_targets(task.name, ["previous-1"]), train, test, 0, 0)
+    (row, *_) = erasures(model, find_targets(task, ["previous-1"]), train, test, 0, 0)
     assert row.reason is not None and "not defined" in row.reason
 
 
 def test_bad_input() -> None:
     task = LinearDynamics.from_dict({"dim": 3, "context": 5})
     prompts = task.sample(10, 1)
-    with pytest.raises(UsageError, match="expected a position"):
-        erasures(gradient_step(task, 0.1), task, (), prompts, prompts, None, 0)
+    with pytest.raises(UsageError, match="position is None"):
+        erasures(gradient_step(task, 0.1), (), prompts, prompts, None, 0)

@@ -11,7 +11,7 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
-from interp.probes.activations import Reader, hooked_inputs
+from interp.probes.activations import Reader
 from interp.probes.responses import QUERIES, PrefixResponse, prefix_responses, queries
 
 TASK = NoisyRegression(dim=3, context=8, noise=NoiseLaw(kind="uniform", values=(0.0, 2.0)))
@@ -35,9 +35,9 @@ def descent(step: float = 0.05, layers: int = 2, **fields: Any) -> LinearTransfo
 
 def responses(given: LinearTransformer, prefix: int, count: int = 20) -> tuple[list[PrefixResponse], Any, torch.Tensor]:
     prompts = TASK.sample(count, 1)
-    _, cache = HookedLinearTransformer(given).run_with_cache(*hooked_inputs(prompts, given.spec))
+    _, cache = HookedLinearTransformer(given).run_with_cache(*prompts.inputs(given.spec))
     names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(given.layers))]
-    x = queries(prompts.x)
+    x = queries(cache[names[0]][:, :-1], given.spec)
     return prefix_responses(given, [cache[n] for n in names], x, prefix), prompts, x
 
 
@@ -46,7 +46,8 @@ def responses(given: LinearTransformer, prefix: int, count: int = 20) -> tuple[l
 def test_weights_are_a_fit_to_sequences_with_the_queries_in_place(prefix: int, fields: dict[str, Any]) -> None:
     given = model(**fields)
     found, prompts, x = responses(given, prefix, 4)
-    context, query = prompts.inputs(given.spec)
+    (tokens,) = prompts.inputs(given.spec)
+    context, query = tokens[:, :-1], tokens[:, -1:]
     answers = []
     for one in x:
         asked = query.clone()
