@@ -1,67 +1,123 @@
-"""How far the recovered algorithm agrees with its network: on fresh prompts of the task, and outside of it."""
+"""How far the recovered algorithm agrees with its network: on fresh prompts of the task, and outside of it.
+
+Disagreement is |algorithm - network| of every number predicted. It is given in units of the root mean square of the
+network's own predictions on the same prompts, because outside the task those may be of any size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import torch
 
+import interp.families  # noqa: F401 - registers them
 from interp.checkpoints.opening import Checkpoint
-from interp.evidence.certified_closed_form import recognize_simple
-from interp.evidence.certified_context import ContextComparison
-from interp.evidence.certified_sequences import recognize_sequences
-from interp.evidence.disagreement import Comparison, disagreement
-from interp.families.scaling_law import eagle_law
-from interp.identify.identified import identify, open_subject
-from interp.identify.simple_identification import is_simple
-from interp.models.tasks import MatrixCompletion
-from interp.provenance import checkpoint_info, provenance, seeds_of
-from interp.results import Certificate
+from interp.evidence.beyond import beyond
+from interp.identify.choose import Choice, identify
+from interp.identify.family import Fit
+from interp.identify.run import Run
+from interp.models.skipped import Skipped
+from interp.models.tasks import Variation
+from interp.provenance import checkpoint_info, provenance
+from interp.results import Certificate, Disagreement
 
 __all__ = ["certify", "recognize"]
+
+FEWEST = 16  # prompts left for which figures are given
+MOST_NUMBERS = 2**22  # predicted numbers behind a quantile
+MOST_SEQUENCES = 2**20  # numbers predicted on one kind of prompts
+EXAMPLES, EXAMPLE_NUMBERS = 4, 16_384  # prompts that a certificate shows in full, at most
 
 
 def recognize(
     checkpoint: Checkpoint, prompts: int, seed: int, progress: Callable[[str], None] = lambda step: None
-) -> Comparison | None:
-    """The network and the algorithm that it runs, identified as the main command does with the same ``prompts`` and
-    ``seed``; None when the verdict is unrecognized.
+) -> Choice | None:
+    """Identified as the main command does with the same ``prompts`` and ``seed``; None when no algorithm is recognized.
 
-    Raises as ``open_subject`` does, for causal models as ``open_causal``, for simple regression as ``open_simple``.
+    Raises as ``Run.of`` does.
     """
-    seeds = seeds_of(seed)
-    if is_simple(checkpoint.model.spec):
-        return recognize_simple(checkpoint, prompts, seeds, progress)
-    if checkpoint.model.spec.attention.keys == "causal":
-        return recognize_sequences(checkpoint, prompts, seeds, progress)
-    subject = open_subject(checkpoint, prompts)
-    found = identify(subject, prompts, seeds[:3], progress)
-    if isinstance(found, str) or found.chosen is None:
-        return None
-    law = None
-    if isinstance(subject.task, MatrixCompletion):
-        progress("looking for EAGLE")
-        law = eagle_law(found.chosen, found.network, subject.task, subject.model.spec, seeds[5])
-    return ContextComparison.of(subject, found.chosen, law)
+    choice = identify(Run.of(checkpoint, prompts, seed, progress, brief=True))
+    return None if choice.chosen is None else choice
 
 
-def certify(
-    checkpoint: Checkpoint, comparison: Comparison, prompts: int, seed: int, command: str | None, own: int
-) -> Certificate:
-    """The certificate on ``prompts`` fresh prompts of each kind, from the seed ``own``; ``seed`` is that of the whole
-    run."""
-    kinds = {name: v for name, v in comparison.variations().items() if v.axis is None}
-    seeds = [int(s) for s in np.random.SeedSequence(own).generate_state(len(kinds) + 1)]
-    shown = comparison.examples(seeds[-1])
+def certify(choice: Choice, prompts: int, command: str | None) -> Certificate:
+    """The certificate of a recognized network on ``prompts`` fresh prompts of each kind."""
+    run, chosen = choice.run, choice.chosen
+    assert chosen is not None  # recognized
+    kinds = {name: v for name, v in run.task.variations(run.spec.readout.flat).items() if v.axis is None}
+    seeds = [int(s) for s in np.random.SeedSequence(run.seeds.certificate).generate_state(len(kinds) + 1)]
+    examples, network, algorithm = _examples(run, chosen, seeds[-1])
     return Certificate(
-        checkpoint=checkpoint_info(checkpoint),
-        provenance=provenance(prompts, seed, command),
-        recovered=comparison.recovered,
+        checkpoint=checkpoint_info(run.checkpoint),
+        provenance=provenance(prompts, run.seed, command),
+        recovered=chosen.family.recovered(chosen, run),
         disagreements=tuple(
-            disagreement(name, kind.label, kind.task, comparison, prompts, own_seed)
-            for (name, kind), own_seed in zip(kinds.items(), seeds, strict=False)
+            disagreement(name, kind, run, chosen, prompts, seed)
+            for (name, kind), seed in zip(kinds.items(), seeds, strict=False)
         ),
-        examples=shown.prompts.tolist(),
-        network=shown.network.tolist(),
-        algorithm=shown.algorithm.tolist(),
+        examples=examples,
+        network=network,
+        algorithm=algorithm,
     )
+
+
+def _examples(run: Run, fit: Fit, seed: int) -> tuple[list[Any], list[Any], list[Any]]:
+    """A few prompts in numbers that single precision holds exactly, and what both predict."""
+    pool = run.task.sample(min(16 * EXAMPLES, run.task.most_prompts), seed)
+    pool = pool[run.network.usable(pool)].rounded()
+    count = max(1, min(EXAMPLES, EXAMPLE_NUMBERS // max(1, pool.rows()[0].numel())))
+    drawn = pool[slice(0, count)]
+    shape = drawn.target.shape
+    network, algorithm = (p.reshape(shape) for p in (run.network.readouts(drawn)["network"], fit.predict(drawn)))
+    if shape[1:] == (1, 1):
+        network, algorithm = network[:, 0, 0], algorithm[:, 0, 0]
+    return drawn.rows().tolist(), network.tolist(), algorithm.tolist()
+
+
+def disagreement(name: str, kind: Variation, run: Run, fit: Fit, prompts: int, seed: int) -> Disagreement:
+    """On ``prompts`` fresh prompts of one kind, as many of them as fit in memory."""
+    task = kind.task
+    if isinstance(task, Skipped):
+        return _skipped(name, kind.label, {}, seed, 0, 0, task.reason)
+    count = min(prompts, task.most_prompts, max(FEWEST, MOST_SEQUENCES // task.context))
+    if count < 1:
+        return _skipped(name, kind.label, task.to_dict(), seed, 0, 0, "a single prompt does not fit in memory")
+    here = beyond(run.network, fit.predict, task, count, seed)
+    kept, left_out = here.prompts.count, here.left_out
+    if kept < FEWEST:
+        why = f"{left_out} of {count} prompts diverge or meet the clip"
+        return _skipped(name, kind.label, task.to_dict(), seed, kept, left_out, why)
+    rms = float(here.network.square().mean().sqrt())
+    apart = (here.algorithm - here.network).abs().flatten() / rms
+    if not bool(torch.isfinite(apart).all()):
+        why = "the recovered algorithm diverges, or the network predicts nothing"
+        return _skipped(name, kind.label, task.to_dict(), seed, kept, left_out, why)
+    score = here.score(seed)
+    some = apart[: MOST_NUMBERS // here.network.shape[1] * here.network.shape[1]]
+    median, q90, q99 = torch.quantile(some, torch.tensor([0.5, 0.9, 0.99], dtype=apart.dtype)).tolist()
+    return Disagreement(
+        name=name,
+        label=kind.label,
+        task=task.to_dict(),
+        seed=seed,
+        prompts=kept,
+        left_out=left_out,
+        r2=score.fidelity,
+        r2_ci=score.interval,
+        rms=rms,
+        median=median,
+        q90=q90,
+        q99=q99,
+        largest=float(apart.max()),
+    )
+
+
+def _skipped(
+    name: str, label: str, task: Mapping[str, Any], seed: int, prompts: int, left_out: int, why: str
+) -> Disagreement:
+    return Disagreement(
+        name=name, label=label, task=task, seed=seed, prompts=prompts, left_out=left_out, r2=None, r2_ci=(None, None),
+        rms=None, median=None, q90=None, q99=None, largest=None, skipped=str(Skipped(why)),
+    )  # fmt: skip

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-import numpy as np
 import torch
 
 from interp import __version__
@@ -16,10 +15,9 @@ from interp.checkpoints.opening import Checkpoint
 from interp.models.transformer import LinearTransformer
 from interp.results import CheckpointInfo, Weights
 
-__all__ = ["ASKED", "checkpoint_info", "provenance", "recorded_weights", "seeds_of"]
+__all__ = ["checkpoint_info", "provenance", "recorded_weights"]
 
 WEIGHTS_LIMIT = 200_000  # numbers of Q and P beyond which a document leaves the matrices out
-ASKED = "only the verdict was asked for"
 LIBRARIES = ("torch", "numpy", "scipy", "transformer-lens", "safetensors", "plotly")
 
 
@@ -62,13 +60,6 @@ def provenance(prompts: int, seed: int, command: str | None, verdict_only: bool 
         "threads": torch.get_num_threads(),
         "versions": {name: _version(name) for name in LIBRARIES},
     }
-
-
-def seeds_of(seed: int) -> list[int]:
-    """Seeds for what is drawn, in this order: the prompts that are fitted, those held out, intervals, tuning of the
-    baselines, losses, noise, probes, the certificate, replaced layers and stress, behaviour. Adding one at the end
-    changes no other."""
-    return [int(s) for s in np.random.SeedSequence(seed).generate_state(10)]
 
 
 def _version(name: str) -> str | None:

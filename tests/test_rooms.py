@@ -21,6 +21,7 @@ MAY_IMPORT = {
     # takes results, never models; writes files
     "interp.reports": ("interp.results", "interp.models.atomic"),
     "interp.papers": ("interp",),
+    "interp.api": ("interp",),  # what is public
     "interp.cli": ("interp",),
     "interp": ("interp.models", "interp.checkpoints", "interp.probes", "interp.solvers", "interp.stats"),
 }

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from interp.algebra.sensitivity import Prompts
 from interp.algebra.unrolling import label_indices, unclipped
-from interp.identify.estimates import Prompts
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import CompletionPrompts, Examples, RegressionPrompts

@@ -47,7 +47,6 @@ def command(
         from interp.certificate import certify, recognize
         from interp.checkpoints.opening import open_checkpoint
         from interp.models.atomic import write_atomically
-        from interp.provenance import seeds_of
 
         opened = open_checkpoint(checkpoint, spec)
         found = recognize(opened, prompts, seed, progress)
@@ -58,7 +57,7 @@ def command(
             )
         progress("comparing the algorithm with the network")
         line = shlex.join(["interp-probe", *sys.argv[1:]])
-        certificate = certify(opened, found, prompts, seed, line, seeds_of(seed)[7])
+        certificate = certify(found, prompts, line)
         text = emitted(certificate, form)
         if out is not None:
             write_atomically(out, text)

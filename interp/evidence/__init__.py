@@ -1,1 +1,7 @@
-"""Questions asked of a network and what was recovered from it, one file each."""
+"""Questions asked of a network and of what was recovered from it, one file each. Importing this room registers them."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from interp.algebra.basis import omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, weight_tensor
+from interp.algebra.sensitivity import Prompts, predict
 from interp.evidence.remainder import NOTHING, projected, remainder_tensor
-from interp.identify.estimates import Prompts, predict
-from interp.identify.identification import bootstrap_fidelity
+from interp.identify.score import bootstrap_fidelity
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
 from interp.results import Absorption

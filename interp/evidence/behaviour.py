@@ -25,19 +25,22 @@ from torch import Tensor
 
 from interp.algebra.unrolling import implicit_states
 from interp.evidence.interventions import finite_prompts
+from interp.evidence.question import Answer, question
+from interp.identify.choose import Choice
 from interp.identify.losses import solves_task
+from interp.identify.run import Run
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.skipped import Skipped
-from interp.models.tasks import NoisyRegression, RegressionPrompts
+from interp.models.tasks import LinearExamples, Task
 from interp.models.transformer import LinearTransformer
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
-from interp.solvers import RegressionStatistics, TuningSet
+from interp.solvers import RegressionStatistics
 from interp.solvers.trajectories import Trajectory, tuned_trajectories
 from interp.stats.bootstrap import Interval, bootstrap, ratio, resampled_sums
 
-__all__ = ["ImplicitWeights", "describe_behaviour", "implicit_weights"]
+__all__ = ["ImplicitWeights", "behaviour", "describe_behaviour", "implicit_weights"]
 
 PROMPTS = 256  # of each of the three samples, fewer where tokens are many
 FEWEST = 32
@@ -59,7 +62,7 @@ class ImplicitWeights:
     linearity_r2: tuple[float | None, ...]
 
 
-def implicit_weights(model: LinearTransformer, prompts: RegressionPrompts) -> ImplicitWeights:
+def implicit_weights(model: LinearTransformer, prompts: LinearExamples) -> ImplicitWeights:
     """By the unrolling where layers are linear; else by a fit to what tokens hold."""
     sign = -float(model.spec.readout.sign)
     if model.spec.clip is None:
@@ -73,24 +76,36 @@ def implicit_weights(model: LinearTransformer, prompts: RegressionPrompts) -> Im
     return ImplicitWeights("tokens", tuple(sign * fit.w[:, 0] for fit in fitted), tuple(fit.r2 for fit in fitted))
 
 
-def describe_behaviour(model: LinearTransformer, task: NoisyRegression, seed: int) -> Behaviour | str:
+@question("behaviour")
+def behaviour(choice: Choice, run: Run) -> Answer | Skipped | None:
+    """The comparison with classical solvers, whatever the network's layers are."""
+    model, task = run.model, run.task
+    if not isinstance(run.network.held_out.drawn, LinearExamples):
+        return None
+    if not model.spec.has_channels:
+        return Skipped("its tokens have no read-out after every layer")
+    run.progress("comparing with classical solvers")
+    found = describe_behaviour(model, task, run.seeds.behaviour)
+    return found if isinstance(found, Skipped) else Answer(fields={"behaviour": found})
+
+
+def describe_behaviour(model: LinearTransformer, task: Task, seed: int) -> Behaviour | Skipped:
     """The comparison, or why there is none: too few tokens to fit w to, too large a network, or one that diverges or
     predicts nothing."""
     if model.spec.clip is not None and task.context + 1 <= model.spec.width:
-        return f"the {task.context + 1} tokens of a prompt leave the implicit weights of a clipped network free"
+        return Skipped(f"the {task.context + 1} tokens of a prompt leave the weights of a clipped network free")
     count = min(PROMPTS, _affordable(model, task.context))
     if count < FEWEST:
-        return "its prompts are too long for forward passes in the time that this part has"
+        return Skipped("its prompts are too long for forward passes in the time that this part has")
     seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(4)]
     tuned, chosen, scored = (_drawn(model, task, count, s) for s in seeds[:3])
     if min(sample.count for sample in (tuned, chosen, scored)) < count // 2:
-        return "most prompts diverge"
+        return Skipped("most prompts diverge")
     network, known = implicit_weights(model, scored), _statistics(scored)
     energy = float(network.w[-1].square().sum())
     if not energy > 0 or not math.isfinite(energy):
-        return "the network's implicit weights are 0, or not finite"
-    covariance = None if task.covariance is None else torch.tensor(task.covariance, dtype=torch.float64)
-    tuning = TuningSet(_statistics(tuned), implicit_weights(model, tuned).w[-1], covariance)
+        return Skipped("the network's implicit weights are 0, or not finite")
+    tuning = task.tuning(tuned, implicit_weights(model, tuned).w[-1])
     solvers = tuned_trajectories(tuning, model.layers)
     choosing, earlier = _statistics(chosen), implicit_weights(model, chosen).w
     matches: list[Match] = []
@@ -135,13 +150,13 @@ def _affordable(model: LinearTransformer, context: int) -> int:
     return min(int(OPERATIONS / each), int(NUMBERS / (heads * tokens**2)))
 
 
-def _drawn(model: LinearTransformer, task: NoisyRegression, count: int, seed: int) -> RegressionPrompts:
+def _drawn(model: LinearTransformer, task: Task, count: int, seed: int) -> LinearExamples:
     found = finite_prompts(model, task.sample(count, seed))
-    assert isinstance(found, RegressionPrompts)
+    assert isinstance(found, LinearExamples)
     return found
 
 
-def _statistics(prompts: RegressionPrompts) -> RegressionStatistics:
+def _statistics(prompts: LinearExamples) -> RegressionStatistics:
     return RegressionStatistics.from_data(prompts.x, prompts.y)
 
 
@@ -205,14 +220,14 @@ def _closest(last: Sequence[Match]) -> tuple[str | None, tuple[str, ...]]:
     return best.solver, tuple(entry.solver for entry, low in lows if low is not None and low <= reach)
 
 
-def _solves(model: LinearTransformer, task: NoisyRegression, prompts: RegressionPrompts) -> bool:
+def _solves(model: LinearTransformer, task: Task, prompts: LinearExamples) -> bool:
     answer = prompts.target[:, 0, 0]
     oracle = (task.oracle_weights(prompts) * prompts.x_query).sum(-1)
     predictions = {"null": torch.zeros_like(answer), "network": _predicted(model, prompts), "oracle": oracle}
     return solves_task({name: (found - answer).square() for name, found in predictions.items()})[0]
 
 
-def _sensitivity(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, "prompt dim"]:
+def _sensitivity(model: LinearTransformer, prompts: LinearExamples) -> Float[Tensor, "prompt dim"]:
     """dp/dx_t of every prompt, through the whole network: with the query among the keys it is not w."""
     x = prompts.x_query.clone().requires_grad_()
     predicted = _predicted(model, replace(prompts, x_query=x))
@@ -220,7 +235,7 @@ def _sensitivity(model: LinearTransformer, prompts: RegressionPrompts) -> Float[
     return gradient
 
 
-def _predicted(model: LinearTransformer, prompts: RegressionPrompts) -> Float[Tensor, " prompt"]:
+def _predicted(model: LinearTransformer, prompts: LinearExamples) -> Float[Tensor, " prompt"]:
     """The prediction at the query."""
     if model.spec.clip is None:
         grams = prompts.grams(model.spec)
@@ -241,7 +256,7 @@ def _solver(
 
 def _shifts(
     model: LinearTransformer,
-    task: NoisyRegression,
+    task: Task,
     solvers: dict[str, Trajectory],
     iterates: dict[str, int],
     count: int,

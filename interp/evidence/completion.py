@@ -11,58 +11,61 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.algebra.gauge import LiveCoordinates
-from interp.algebra.unrolling import implicit_states, label_indices
+from interp.algebra.unrolling import label_indices
 from interp.evidence.extraction import extract
-from interp.families.omegas import BasisFamily, SketchedFamily
-from interp.families.scaling_law import scaling_laws
-from interp.identify.identification import Candidate
-from interp.identify.identified import Half, Identified
-from interp.models.gram import HeadLayers, LayerMaps, forward
+from interp.evidence.question import Answer, question
+from interp.families.omegas import OmegaFit
+from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
+from interp.identify.choose import Choice
+from interp.identify.networks import SharedHalf, SharedKeys
+from interp.identify.run import Run
+from interp.models.gram import LayerMaps, forward
+from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks import CompletionPrompts, MatrixCompletion
-from interp.results import ImplicitModel
+from interp.models.tasks import Blocks
 from interp.results.completion import Agreement, Completion, MachineTraffic, SketchLayer
-from interp.stats.averages import mean_with_error, ratio_with_error
+from interp.stats.averages import mean_with_error
 
-__all__ = ["agreement", "describe_completion", "implicit_completion", "regime_of"]
+__all__ = ["agreement", "completion"]
 
 REGIMES = {"gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "machines"}
 
 
-def regime_of(candidate: Candidate | None) -> str | None:
-    return None if candidate is None else REGIMES.get(candidate.family.name)
-
-
-def describe_completion(found: Identified, spec: ModelSpec, task: MatrixCompletion, seed: int) -> Completion:
+@question("completion", brief=True)
+def completion(choice: Choice, run: Run) -> Answer | Skipped | None:
     """All of it, for the chosen family or the closest."""
-    best, held_out = found.closest, found.held_out
-    regime = regime_of(found.chosen)
+    network, best, chosen = run.network, choice.closest, choice.chosen
+    if not isinstance(network.held_out.drawn, Blocks):
+        return None
+    if not isinstance(network, SharedKeys):
+        return network.skipped
+    spec, held_out = run.spec, network.held_out
     inputs, label = label_indices(spec)
-    reference = held_out.prompts.read(held_out.trajectory.queries[-1])
-    beside: tuple[Agreement, ...] = ()
-    if best is not None and best.parametrisation is not None and best.fit is not None and best.output is not None:
-        refitted, layerwise = (best.parametrisation.build(e.theta) for e in (best.fit, best.output))
-        beside = agreement(found.network, refitted, layerwise, held_out, spec)
-    return Completion(
-        regime=regime,
-        laws=scaling_laws(found.chosen, found.network, task, spec, seed)
-        if regime is not None and found.chosen is not None
-        else (),
-        agreement=beside,
-        sketch=_sketch(found.chosen),
-        machines=_machines(found.chosen, found.network, found.live, spec, task),
-        extraction=extract(found.network, task.machines, inputs, label, held_out.prompts, reference, seed),
+    apart: tuple[Agreement, ...] = ()
+    if isinstance(best, OmegaFit):
+        layerwise = best.parametrisation.build(best.output.theta)
+        apart = agreement(network.layers, best.layers, layerwise, held_out, spec)
+    form = chosen if isinstance(chosen, OmegaFit) else None
+    machines = run.task.machines
+    found = Completion(
+        regime=None if form is None else REGIMES.get(form.family.name),
+        laws=() if form is None else form.laws,
+        agreement=apart,
+        sketch=_sketch(form),
+        machines=_machines(form, network, spec, run.task.context + run.task.queries),
+        extraction=extract(
+            network.layers, machines, inputs, label, held_out.prompts, held_out.prediction, run.seeds.adaptation
+        ),
     )
+    return Answer(fields={"completion": found})
 
 
 def agreement(
-    network: LayerMaps, refitted: LayerMaps, layerwise: LayerMaps, half: Half, spec: ModelSpec
+    network: LayerMaps, refitted: LayerMaps, layerwise: LayerMaps, half: SharedHalf, spec: ModelSpec
 ) -> tuple[Agreement, ...]:
     """The network and the algorithm, by its refit and its output estimates, run side by side on all tokens of the
     held-out prompts."""
     drawn, prompts = half.drawn, half.prompts
-    assert isinstance(drawn, CompletionPrompts)
     context, query = drawn.inputs(spec)
     tokens = torch.cat([context, query], 1)
     runs = [forward(layers, prompts.gram, tokens).queries for layers in (network, refitted, layerwise)]
@@ -73,7 +76,7 @@ def agreement(
         apart = [mean_with_error((ours - other)[..., compared].square().mean((1, 2))) for other in theirs]
         (difference, stderr), (own, own_stderr) = apart
         read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
-        error, error_stderr = mean_with_error((read - drawn.D).square().mean((1, 2)))
+        error, error_stderr = mean_with_error((read - drawn.target).square().mean((1, 2)))
         out.append(
             Agreement(
                 layer=layer,
@@ -88,8 +91,8 @@ def agreement(
     return tuple(out)
 
 
-def _sketch(chosen: Candidate | None) -> tuple[SketchLayer, ...]:
-    if chosen is None or not isinstance(chosen.parametrisation, SketchedFamily):
+def _sketch(chosen: OmegaFit | None) -> tuple[SketchLayer, ...]:
+    if chosen is None or not isinstance(chosen.parametrisation, SketchedParametrisation):
         return ()
     sketch = chosen.parametrisation.sketch
     return tuple(
@@ -110,17 +113,15 @@ def _overlap(one: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> float:
     return float((one * other).sum() / torch.minimum(one.trace(), other.trace()))
 
 
-def _machines(
-    chosen: Candidate | None, network: HeadLayers, live: LiveCoordinates, spec: ModelSpec, task: MatrixCompletion
-) -> MachineTraffic | None:
+def _machines(chosen: OmegaFit | None, network: SharedKeys, spec: ModelSpec, tokens: int) -> MachineTraffic | None:
     family = None if chosen is None else chosen.parametrisation
-    if not isinstance(family, BasisFamily) or not family.machines:
+    if not isinstance(family, BasisParametrisation) or not family.machines:
         return None
     inputs, label = label_indices(spec)
     within, cross = family.machine_masks[0] > 0, []
-    for layer in range(network.layers):
-        P, Q = network.P[layer][:, inputs], network.Q[layer][:, inputs]
-        alive = live.maps[layer][inputs][:, inputs]
+    for layer in range(network.layers.layers):
+        P, Q = network.layers.P[layer][:, inputs], network.layers.Q[layer][:, inputs]
+        alive = network.live.maps[layer][inputs][:, inputs]
         # |K|^2 of every (a, e), symmetrised over the two indices of the Gram matrix as everywhere.
         straight = torch.einsum("hab,kab->ahk", P, P)[:, None] * torch.einsum("hec,kec->ehk", Q, Q)[None]
         crossed = torch.einsum("hec,kac->aehk", Q, P)
@@ -132,33 +133,5 @@ def _machines(
     return MachineTraffic(
         inputs=family.machines,
         cross=tuple(cross),
-        numbers=(task.context + task.queries) * len(label) if shared else None,
+        numbers=tokens * len(label) if shared else None,
     )
-
-
-def implicit_completion(half: Half, spec: ModelSpec) -> tuple[ImplicitModel, ...]:
-    """The implicit weights W^l of every layer, prediction = W x, beside those of the Nystrom estimate, (A^+ C)^T, and
-    of one gradient step. All lie in the span of the rows of A."""
-    drawn = half.drawn
-    assert isinstance(drawn, CompletionPrompts)
-    best = (torch.linalg.pinv(drawn.A, rtol=1e-10) @ drawn.C).mT
-    rho = torch.linalg.matrix_norm(drawn.A, 2)[:, None, None] ** -2
-    references = {"nystrom": best, "gd-1": rho * (drawn.A.mT @ drawn.C).mT}
-    out = []
-    for layer, state in enumerate(implicit_states(half.trajectory, spec)):
-        W = -spec.readout.sign * state.w
-        ratios = {
-            name: ratio_with_error((W - b).square().sum((1, 2)), b.square().sum((1, 2)))
-            for name, b in references.items()
-        }
-        a = state.a.diagonal(dim1=-2, dim2=-1)
-        out.append(
-            ImplicitModel(
-                layer=layer,
-                a=float(a.mean()) if bool(torch.isfinite(a).all()) else None,
-                linearity_r2=None,
-                distance={name: value for name, (value, _) in ratios.items()},
-                distance_stderr={name: error for name, (_, error) in ratios.items()},
-            )
-        )
-    return tuple(out)

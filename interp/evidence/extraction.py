@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.identify.estimates import Prompts, predict
-from interp.identify.identification import bootstrap_fidelity
+from interp.algebra.sensitivity import Prompts, predict
+from interp.identify.score import bootstrap_fidelity
 from interp.models.gram import HeadLayers
 from interp.results.completion import Extraction
 

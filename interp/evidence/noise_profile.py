@@ -20,7 +20,7 @@ from torch import Tensor
 from interp.algebra.unrolling import implicit_states
 from interp.models.gram import LayerMaps, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import NoiseLaw, NoisyRegression, RegressionPrompts
+from interp.models.tasks import LinearExamples, NoiseLaw, Task
 from interp.results import NoiseProfile, ProfileSeries
 from interp.solvers.baselines import Baseline
 from interp.solvers.statistics import RegressionStatistics
@@ -40,7 +40,7 @@ def noise_levels(law: NoiseLaw) -> tuple[float, ...]:
 
 
 def readout_weights(
-    layers: LayerMaps, prompts: RegressionPrompts, spec: ModelSpec
+    layers: LayerMaps, prompts: LinearExamples, spec: ModelSpec
 ) -> tuple[Float[Tensor, "prompt dim"], ...]:
     """w with prediction = <w, x_t>, for the read-out after every layer (first: before any)."""
     grams = prompts.grams(spec)
@@ -53,9 +53,9 @@ def noise_profile(
     recovered: LayerMaps,
     label: str,
     spec: ModelSpec,
-    task: NoisyRegression,
+    task: Task,
     baselines: Sequence[Baseline],
-    draw: Callable[[NoisyRegression], RegressionPrompts],
+    draw: Callable[[Task], LinearExamples],
 ) -> NoiseProfile:
     """Excess loss of the network, of its read-out after every layer, of the recovered algorithm (named ``label``) and
     of the baselines, at every one of ``noise_levels``. ``draw`` gives prompts of a task, the same seed for all."""
@@ -95,8 +95,8 @@ def noise_profile(
 
 def _excess(
     weights: Mapping[str, Float[Tensor, "prompt dim"]],
-    prompts: RegressionPrompts,
-    task: NoisyRegression,
+    prompts: LinearExamples,
+    task: Task,
     averaged: bool,
 ) -> dict[str, Float[Tensor, " prompt"]]:
     oracle = task.oracle_weights(prompts)

@@ -14,17 +14,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.families.omegas import PreconditionedGD
-from interp.identify.identification import Candidate
-from interp.models.gram import HeadLayers
-from interp.models.tasks import NoisyRegression
+from interp.evidence.question import Answer, question
+from interp.families.omegas import OmegaFit
+from interp.families.parametrisations import MatrixParametrisation
+from interp.identify.choose import Choice
+from interp.identify.networks import SharedKeys
+from interp.identify.run import Run
 from interp.results import Preconditioner
 
-__all__ = ["describe_preconditioners", "weight_matrix"]
+__all__ = ["preconditioners", "weight_matrix"]
 
 
 def weight_matrix(
-    P: Float[Tensor, "head D D"], Q: Float[Tensor, "head D D"], parametrisation: PreconditionedGD
+    P: Float[Tensor, "head D D"], Q: Float[Tensor, "head D D"], parametrisation: MatrixParametrisation
 ) -> Float[Tensor, "dim dim"]:
     """Omega by weights: T[y, e] gets Omega[c, e] G[y, c] from K, whatever the gauge."""
     x, y = list(parametrisation.inputs), parametrisation.label
@@ -33,19 +35,21 @@ def weight_matrix(
     return first + second
 
 
-def describe_preconditioners(
-    chosen: Candidate | None, network: HeadLayers, task: NoisyRegression
-) -> tuple[Preconditioner, ...]:
-    """One row per layer when the verdict is preconditioned-gd, else none."""
-    if chosen is None or not isinstance(chosen.parametrisation, PreconditionedGD) or chosen.fit is None:
-        return ()
+@question("preconditioners", brief=True)
+def preconditioners(choice: Choice, run: Run) -> Answer | None:
+    """One row per layer when the verdict is preconditioned-gd."""
+    chosen, task = choice.chosen, run.task
+    if not isinstance(chosen, OmegaFit) or not isinstance(chosen.parametrisation, MatrixParametrisation):
+        return None
+    assert isinstance(run.network, SharedKeys)  # as of every omega fit
+    network = run.network.layers
     dim = len(chosen.parametrisation.inputs)
     shape = (network.layers, dim, dim)
     refit, stderr = chosen.fit.theta.reshape(shape), chosen.fit.stderr.reshape(shape)
     references = {"identity": torch.eye(dim, dtype=torch.float64)}
     if task.covariance is not None:
         references["inverse covariance"] = torch.diag(1.0 / torch.tensor(task.covariance, dtype=torch.float64))
-    return tuple(
+    rows = tuple(
         Preconditioner(
             layer=layer,
             weight=weight_matrix(network.P[layer], network.Q[layer], chosen.parametrisation).tolist(),
@@ -55,6 +59,7 @@ def describe_preconditioners(
         )
         for layer in range(network.layers)
     )
+    return Answer(fields={"preconditioners": rows})
 
 
 def _distances(omega: Float[Tensor, "dim dim"], references: Mapping[str, Tensor]) -> dict[str, float | None]:

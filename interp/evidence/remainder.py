@@ -20,9 +20,10 @@ from torch import Tensor
 from interp.algebra.basis import BasisLayers, BasisMap, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, Projection, project, weight_tensor
 from interp.algebra.mixing import swapped
+from interp.algebra.sensitivity import Prompts, predict
 from interp.algebra.unrolling import label_indices
-from interp.identify.estimates import Prompts, predict
-from interp.identify.identification import Candidate, Score, bootstrap_fidelity
+from interp.families.omegas import OmegaFit
+from interp.identify.score import Score, bootstrap_fidelity
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
 from interp.results import Remainder
@@ -47,7 +48,7 @@ def remainders(
     network: HeadLayers,
     spec: ModelSpec,
     live: LiveCoordinates,
-    diag: Candidate,
+    diag: OmegaFit,
     held_out: Prompts,
     reference: Float[Tensor, "prompt output"],
     seed: int,

@@ -11,14 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.mixing import IdleLayers, MixedLayers, swapped
-from interp.identify.estimates import Prompts, predict
-from interp.identify.identification import bootstrap_fidelity
+from interp.algebra.sensitivity import Prompts, predict
+from interp.evidence.absorption import absorption
+from interp.evidence.question import Answer, question
+from interp.families.omegas import OmegaFit
+from interp.identify.choose import Choice
+from interp.identify.networks import SharedKeys
+from interp.identify.run import Run
+from interp.identify.score import bootstrap_fidelity
 from interp.models.gram import LayerMaps
+from interp.models.skipped import Skipped
 from interp.results import Interpolation, LayerSwap, Outcome, PathPoint
 from interp.stats.averages import mean_with_error
 
@@ -108,3 +116,27 @@ def _barrier(shares: Sequence[float], squares: Sequence[Float[Tensor, " prompt"]
     if any(mean is None for mean, _ in known):
         return None, None
     return max(known, key=lambda pair: pair[0] or 0.0)
+
+
+@question("replacement")
+def replacement(choice: Choice, run: Run) -> Answer | Skipped | None:
+    """The recovered algorithm, or the closest family, in the network's place: layer by layer, and by degrees."""
+    network, best = run.network, choice.closest
+    if not isinstance(network, SharedKeys):
+        return network.skipped
+    if not isinstance(best, OmegaFit):
+        return Skipped("no algorithm of layers could be scored")
+    run.progress("replacing layers by those of the algorithm")
+    layers, held_out = network.layers, network.held_out
+    count = min(held_out.drawn.count, affordable(layers.layers, run.model.heads, run.spec.width))
+    seed = int(np.random.SeedSequence(run.seeds.replacement).generate_state(2)[0])
+    bench = Bench.of(layers, held_out.prompts[:count], held_out.target[:count], seed)
+    return Answer(
+        fields={
+            "evidence.replacement": best.family.title,
+            "evidence.replaced": count,
+            "evidence.swaps": layer_swaps(layers, best.layers, bench),
+            "evidence.interpolation": interpolation(layers, best.layers, bench),
+            "evidence.absorption": absorption(layers, run.spec, network.live, bench.prompts, bench.reference, seed),
+        }
+    )

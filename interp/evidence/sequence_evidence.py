@@ -6,116 +6,34 @@ Losses are half the squared error, summed over coordinates, averaged over positi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.algebra.channels import LiveChannels, block_weights
-from interp.algebra.linear_prompts import DIVERGED
+from interp.algebra.channels import block_weights, channel_size
 from interp.evidence.sparse_heads import costs, dearest
+from interp.families.block_scalar import BlockScalarFit, run_heads
 from interp.families.channel_heads import BlockHeads, Uncertainty, free_numbers
-from interp.identify.sequence_identification import Half, Subject, chunk_of, predict_in_chunks
+from interp.identify.losses import Losses
+from interp.identify.networks import SequenceHalf
+from interp.identify.networks.causal_sequences import predict_in_chunks
+from interp.identify.run import Run
 from interp.models.specification import ModelSpec
-from interp.models.tasks import DynamicsPrompts
 from interp.models.token_pass import states
 from interp.models.transformer import LinearTransformer
 from interp.results import Compression, Interpolated, MesaObjective, RankedNumber, SequenceLoss
-from interp.solvers.next_state import Pairs, line_search, tune_richardson
+from interp.solvers.next_state import Pairs
 from interp.stats.averages import mean_with_error, ratio_with_error
 
-__all__ = [
-    "Comparators",
-    "blends",
-    "compressions",
-    "objectives",
-    "ranked",
-    "sequence_errors",
-    "shown_positions",
-    "summarised",
-    "tuned_comparators",
-]
+__all__ = ["blends", "compressions", "half_losses", "objectives", "ranked", "shown_positions"]
 
-STEPS = 6  # of proposition 2, as in the paper
-TUNED = 512  # sequences that comparators are tuned on
 KEPT = (1.0, 0.5, 0.25, 0.125)  # shares of a head's numbers in the table of compressions
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_RANKED = 24
 OBJECTIVE_SEQUENCES = 128
-
-
-@dataclass(frozen=True, eq=False)
-class Comparators:
-    """Classical solvers with what was tuned for the task."""
-
-    eta: float
-    eta_stderr: float
-    alpha: Float[Tensor, " step"]
-    beta: Float[Tensor, " step"]
-    lagged_alpha: Float[Tensor, " step"]
-    lagged_beta: Float[Tensor, " step"]
-
-    def predict(self, drawn: DynamicsPrompts) -> dict[str, Float[Tensor, "sequence pos dim"]]:
-        now, late = Pairs(drawn.states), Pairs(drawn.states, lag=1)
-        true = torch.einsum("nij,ntj->nti", drawn.W, now.current).clamp(-drawn.task.limit, drawn.task.limit)
-        return {
-            "null": torch.zeros_like(true),
-            "gd-1": now.gradient_step(self.eta),
-            "prop-2-lagged": late.richardson(self.lagged_alpha, self.lagged_beta),
-            "prop-2": now.richardson(self.alpha, self.beta),
-            "ridge-lagged": late.ridge(),
-            "ridge": now.ridge(),
-            "oracle": true,
-        }
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        steps = len(self.alpha)
-        return {
-            "null": "predicting zero",
-            "gd-1": f"one step of gradient descent, best step {self.eta:.4g}",
-            "prop-2-lagged": f"proposition 2, {steps} learned steps, without the newest pair",
-            "prop-2": f"proposition 2, {steps} learned steps",
-            "ridge-lagged": "exact ridge without the newest pair",
-            "ridge": "exact ridge",
-            "oracle": "the true W of the sequence",
-        }
-
-
-def tuned_comparators(half: Half) -> Comparators:
-    """Tuned on at most ``TUNED`` sequences of ``half``."""
-    states = half.drawn.states[:TUNED]
-    now, late = Pairs(states), Pairs(states, lag=1)
-    search = line_search(now)
-    return Comparators(search.eta, search.stderr, *tune_richardson(now, STEPS), *tune_richardson(late, STEPS))
-
-
-@torch.no_grad()
-def sequence_errors(
-    subject: Subject, comparators: Comparators, others: Mapping[str, BlockHeads], drawn: DynamicsPrompts
-) -> dict[str, Float[Tensor, "sequence pos"]]:
-    """Half the squared error of the network ("network"), of its read-out after every layer ("layer-l"), of block-scalar
-    networks and of the comparators. Sequences on which the network diverges are left out of all."""
-    model, spec = subject.model, subject.spec
-    parts: dict[str, list[Tensor]] = {}
-    chunk = chunk_of(model, drawn.context)
-    for start in range(0, drawn.count, chunk):
-        some = drawn[slice(start, start + chunk)]
-        tokens = some.inputs(spec)[0]
-        passage = states(spec, dict(model.named()), tokens)
-        finite = (passage[-1].abs() < DIVERGED).flatten(1).all(1)
-        predictions = {f"layer-{layer}": spec.read(value) for layer, value in enumerate(passage)}
-        predictions["network"] = predictions[f"layer-{model.layers}"]
-        for name, heads in others.items():
-            Q, P = (block_weights(value, subject.size) for value in (heads.q, heads.p))
-            predictions[name] = predict_in_chunks(spec, Q, P, tokens, max(1, chunk * model.heads // Q.shape[1]))
-        predictions |= comparators.predict(some)
-        for name, value in predictions.items():
-            error = 0.5 * (value - some.target).square().sum(-1)
-            parts.setdefault(name, []).append(error[finite])
-    return {name: torch.cat(values) for name, values in parts.items()}
 
 
 def shown_positions(context: int) -> tuple[int, ...]:
@@ -124,43 +42,37 @@ def shown_positions(context: int) -> tuple[int, ...]:
     return tuple(sorted({place for place in wanted if place < context}))
 
 
-def summarised(
-    errors: Mapping[str, Float[Tensor, "sequence pos"]], labels: Mapping[str, str], positions: Sequence[int]
-) -> tuple[SequenceLoss, ...]:
+def half_losses(losses: Losses, positions: Sequence[int]) -> tuple[SequenceLoss, ...]:
+    """Half of the errors, by position; without the read-outs after single layers."""
     rows = []
-    for name, label in labels.items():
-        mean, stderr = mean_with_error(errors[name].mean(1))
-        at = tuple(mean_with_error(errors[name][:, place])[0] for place in positions)
+    for name, label in losses.labels.items():
+        if name.startswith("layer-"):
+            continue
+        errors = 0.5 * losses.errors[name]
+        mean, stderr = mean_with_error(errors.mean(1))
+        at = tuple(mean_with_error(errors[:, place])[0] for place in positions)
         rows.append(SequenceLoss(name=name, label=label, loss=mean, stderr=stderr, by_position=at))
     return tuple(sorted(rows, key=lambda row: -row.loss if row.loss is not None else float("-inf")))
 
 
-def compressions(
-    subject: Subject,
-    fitted: Half,
-    half: Half,
-    live: LiveChannels,
-    published: BlockHeads,
-    recovered: tuple[str, BlockHeads, int],
-    seed: int,
-) -> tuple[Compression, ...]:
-    """The network replaced by the published block means, all of them and those that cost most on ``fitted``, and by the
-    recovered heads; on the sequences of ``half``."""
-    target, network = half.drawn.target, half.prediction
-    own = 0.5 * (network - target).square().sum(-1).mean(1)
-    many, each = subject.model.layers * subject.model.heads, 2 * published.q.shape[-1] ** 2
-    known = costs(subject, published, free_numbers(live, subject.model.heads), fitted, seed)
+def compressions(run: Run, fit: BlockScalarFit) -> tuple[Compression, ...]:
+    """The network replaced by the published block means, all of them and those that cost most on the fitted sequences,
+    and by the recovered heads; on the held-out sequences."""
+    fitted, half, published = run.network.fitted, run.network.held_out, fit.published
+    assert isinstance(fitted, SequenceHalf) and isinstance(half, SequenceHalf)  # as of every such fit
+    target = half.drawn.target
+    own = 0.5 * (half.outputs - target).square().sum(-1).mean(1)
+    many, each = run.model.layers * run.model.heads, 2 * published.q.shape[-1] ** 2
+    free = free_numbers(fit.live, run.model.heads)
+    priced = costs(run.spec, published, free, fitted, run.seeds.adaptation)
     entries = []
     for share in KEPT:
-        few, _ = dearest(published, known, round(share * each * many))
+        few, _ = dearest(published, priced, round(share * each * many))
         entries.append(("published", few.heads, few.numbers, each * share))
-    how, heads, numbers = recovered
-    entries.append((how, heads, numbers, numbers / many))
+    entries.append((fit.how, fit.heads, fit.parameters, fit.parameters / many))
     out = []
     for kind, candidate, count, per_head in entries:
-        Q, P = (block_weights(value, subject.size) for value in (candidate.q, candidate.p))
-        chunk = max(1, chunk_of(subject.model, half.drawn.context) * subject.model.heads // Q.shape[1])
-        prediction = predict_in_chunks(subject.spec, Q, P, half.tokens, chunk)
+        prediction = run_heads(run.spec, candidate, half.drawn)
         losses = 0.5 * (prediction - target).square().sum(-1).mean(1)
         loss, stderr = mean_with_error(losses)
         ratio, ratio_stderr = ratio_with_error(losses, own)
@@ -174,27 +86,25 @@ def compressions(
     return tuple(out)
 
 
-def blends(
-    subject: Subject, half: Half, published: BlockHeads, alphas: Sequence[float] = ALPHAS
-) -> tuple[Interpolated, ...]:
+def blends(run: Run, fit: BlockScalarFit) -> tuple[Interpolated, ...]:
     """The loss along (1 - alpha) network + alpha block means, in the products Q and P of every head."""
-    model = subject.model
-    Q, P = (block_weights(value, subject.size) for value in (published.q, published.p))
+    model, half = run.model, run.network.held_out
+    assert isinstance(half, SequenceHalf)
+    Q, P = (block_weights(value, channel_size(run.spec)) for value in (fit.published.q, fit.published.p))
     rows = []
-    for alpha in alphas:
+    for alpha in ALPHAS:
         mixed_Q, mixed_P = (1.0 - alpha) * model.Q + alpha * Q, (1.0 - alpha) * model.P + alpha * P
-        chunk = chunk_of(model, half.drawn.context)
-        prediction = predict_in_chunks(subject.spec, mixed_Q, mixed_P, half.tokens, chunk)
+        prediction = predict_in_chunks(run.spec, mixed_Q, mixed_P, half.tokens)
         loss, stderr = mean_with_error(0.5 * (prediction - half.drawn.target).square().sum(-1).mean(1))
         rows.append(Interpolated(alpha=alpha, loss=loss, stderr=stderr))
     return tuple(rows)
 
 
-def ranked(spec: ModelSpec, heads: BlockHeads, known: Uncertainty) -> tuple[RankedNumber, ...]:
+def ranked(spec: ModelSpec, heads: BlockHeads, priced: Uncertainty) -> tuple[RankedNumber, ...]:
     """The numbers that cost most to do without, dearest first."""
     names = [name for name, _ in spec.tokens]
     entries = []
-    for matrix, each, values, join in (("Q", known.cost_q, heads.q, "·"), ("P", known.cost_p, heads.p, "<-")):
+    for matrix, each, values, join in (("Q", priced.cost_q, heads.q, "·"), ("P", priced.cost_p, heads.p, "<-")):
         for place in torch.nonzero(each > 0).tolist():
             layer, head, row, column = place
             cost, value = float(each[tuple(place)]), float(values[tuple(place)])
@@ -204,7 +114,9 @@ def ranked(spec: ModelSpec, heads: BlockHeads, known: Uncertainty) -> tuple[Rank
 
 
 @torch.no_grad()
-def objectives(model: LinearTransformer, half: Half, query: int, positions: Sequence[int]) -> tuple[MesaObjective, ...]:
+def objectives(
+    model: LinearTransformer, half: SequenceHalf, query: int, positions: Sequence[int]
+) -> tuple[MesaObjective, ...]:
     """The mesa-objective of the implicit W and the condition number of A_t H_t after every layer. ``query``: the
     channel that the read-out layer scores with."""
     spec = model.spec

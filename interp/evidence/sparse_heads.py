@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import torch
 
 from interp.families.channel_heads import BlockHeads, Free, Uncertainty, refit_heads, uncertainty
-from interp.identify.sequence_identification import Half, Subject
+from interp.identify.networks import SequenceHalf
+from interp.identify.run import Run
+from interp.models.specification import ModelSpec
 
 __all__ = ["Sparse", "costs", "dearest", "refitted"]
 
@@ -29,9 +31,9 @@ class Sparse:
     numbers: int
 
 
-def costs(subject: Subject, heads: BlockHeads, free: Free, half: Half, seed: int) -> Uncertainty:
+def costs(spec: ModelSpec, heads: BlockHeads, free: Free, half: SequenceHalf, seed: int) -> Uncertainty:
     """What every number costs."""
-    return uncertainty(subject.spec, heads, free, half.tokens[:RANKED], half.prediction[:RANKED], seed)
+    return uncertainty(spec, heads, free, half.tokens[:RANKED], half.outputs[:RANKED], seed)
 
 
 def dearest(heads: BlockHeads, known: Uncertainty, count: int) -> tuple[Sparse, Free]:
@@ -45,15 +47,15 @@ def dearest(heads: BlockHeads, known: Uncertainty, count: int) -> tuple[Sparse, 
 
 
 def refitted(
-    subject: Subject, heads: BlockHeads, free: Free, half: Half, per_head: Sequence[int], seed: int
+    run: Run, heads: BlockHeads, free: Free, half: SequenceHalf, per_head: Sequence[int], seed: int
 ) -> Iterator[tuple[int, Sparse]]:
     """``heads`` with so many numbers per head, in descending order and on average over all heads: each fitted to the
     network's predictions on ``half``, starting from the one before without its cheapest numbers."""
     now = Sparse(heads, int(free[0].sum() + free[1].sum()))
     for size in per_head:
-        count = size * subject.model.layers * subject.model.heads
+        count = size * run.model.layers * run.model.heads
         if count < now.numbers:
-            now, free = dearest(now.heads, costs(subject, now.heads, free, half, seed), count)
-        fit = refit_heads(subject.spec, now.heads, free, half.tokens, half.prediction, seed)
+            now, free = dearest(now.heads, costs(run.spec, now.heads, free, half, seed), count)
+        fit = refit_heads(run.spec, now.heads, free, half.tokens, half.outputs, seed)
         now = Sparse(fit.heads, now.numbers)
         yield size, now

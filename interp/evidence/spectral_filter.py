@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from interp.models.tasks import NoisyRegression
+from interp.models.tasks import Task
 from interp.results import FilterBin, SpectralFilter
 from interp.solvers.ridge import ols
 from interp.solvers.statistics import RegressionStatistics
@@ -32,7 +32,7 @@ def spectral_filters(
     weights: Sequence[Float[Tensor, "prompt dim"]],
     known: RegressionStatistics,
     sigma: Float[Tensor, " prompt"],
-    task: NoisyRegression,
+    task: Task,
 ) -> tuple[SpectralFilter, ...]:
     """One row per layer and group of noise levels. ``weights[l]`` is w after l layers (w^0 = 0 is left out)."""
     spectrum = known.spectrum
@@ -50,7 +50,7 @@ def spectral_filters(
     return tuple(out)
 
 
-def _groups(sigma: Float[Tensor, " prompt"], task: NoisyRegression) -> Iterator[Bool[Tensor, " prompt"]]:
+def _groups(sigma: Float[Tensor, " prompt"], task: Task) -> Iterator[Bool[Tensor, " prompt"]]:
     """Prompts of each noise level when there are a few, else of its terciles."""
     levels = sigma.unique()
     few = len(levels) <= MOST_LEVELS

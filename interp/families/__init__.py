@@ -1,1 +1,7 @@
-"""Algorithm families, one file each."""
+"""Algorithm families, one file each. Importing this room imports all of them, and so registers them."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

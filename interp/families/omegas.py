@@ -1,11 +1,9 @@
-"""The algorithm families, smallest first. Each is a set of layers that is linear in its parameters layer by layer.
+"""The lattice of omega families: gd < gd++ < diag < equivariant.
 
     gd                  y <- y + omega_yx <alpha, x>                     one gradient step per layer (von Oswald 2022)
     gd++                + x <- x + omega_xx Sigma x                      conditions the inputs too (versatile.md A5)
     diag                + omega_xy, omega_yy                             all block-scalar heads (versatile.md A4)
     equivariant         + the trace terms                                every rotation-equivariant layer
-    preconditioned-gd   y <- y + <alpha, Omega x>, Omega a d x d matrix  the answer to anisotropic inputs (Ahn et al.
-    2023)
 
 with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
 tensor K, so the factor s of the attention is not part of them; the first index is the destination.
@@ -14,198 +12,164 @@ tensor K, so the factor s of the attention is not part of them; the first index 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.algebra.basis import BasisLayers, BasisMap, LayerwiseBasis, omega_maps, trace_maps
-from interp.algebra.gauge import LiveCoordinates
-from interp.algebra.structure import MachineMap, Machines, Sketch, machine_maps, sketch_maps
-from interp.models.gram import HeadLayers, LayerMaps
-from interp.models.specification import ModelSpec
+from interp.algebra.linear_prompts import gram_prompts
+from interp.algebra.sensitivity import predict
+from interp.families.parametrisations import BasisParametrisation
+from interp.families.recovered_omegas import describe_recovered
+from interp.families.scaling_law import law_sentence, scaling_laws
+from interp.identify.estimates import Parametrisation, output_estimate, refit
+from interp.identify.family import Family, Fit, register_family
+from interp.identify.networks import SharedKeys
+from interp.identify.run import Run
+from interp.models.gram import LayerMaps
+from interp.models.skipped import Skipped
+from interp.models.tasks import Blocks, Examples
+from interp.results import RecoveredAlgorithm, ScalingLaw
+from interp.stats.least_squares import Estimate
 
-__all__ = ["FAMILIES", "STRUCTURED", "BasisFamily", "Family", "PreconditionedGD", "SketchedFamily", "family"]
+__all__ = ["ConditioningFamily", "OmegaFamily", "OmegaFit", "SharedKeysFamily"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OmegaFit(Fit):
+    """A fitted family of layers: ``output`` is the output-weighted estimate of its numbers, ``fit`` the end-to-end
+    refit. ``law`` is what its steps follow, if that was looked at."""
+
+    parametrisation: Parametrisation
+    output: Estimate
+    fit: Estimate
+    laws: tuple[ScalingLaw, ...] = ()
+
+    @property
+    def layers(self) -> LayerMaps:
+        return self.parametrisation.build(self.fit.theta)
+
+    @property
+    def law(self) -> ScalingLaw | None:
+        """The law that holds, the paper's statistic first, or the one that explains most."""
+        holding = next((law for law in self.laws if law.holds), None)
+        return holding or max(self.laws, key=lambda law: law.explained or 0.0, default=None)
+
+
+class SharedKeysFamily(Family):
+    """A family of layers for networks whose tokens share their keys, fitted by what it does to the predictions."""
+
+    def applies(self, run: Run) -> Skipped | None:
+        if not isinstance(run.network, SharedKeys):
+            return run.network.skipped or Skipped("its tokens do not share their keys in layers that are linear maps")
+        inputs = [name for name, _ in run.spec.tokens if name != run.spec.readout.channel]
+        return None if len(inputs) == 1 else Skipped(f"it has {len(inputs)} input channels, not one beside the label")
+
+    def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> Parametrisation | Skipped:
+        raise NotImplementedError
+
+    def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
+        """Where to begin a refit, beside the output-weighted estimate."""
+        return ()
+
+    def structure_numbers(self, parametrisation: Parametrisation) -> int:
+        """Numbers that were read off the weights, not fitted."""
+        return 0
+
+    def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
+        network = run.network
+        assert isinstance(network, SharedKeys)  # it applies
+        parametrisation = self.parametrise(run, network, fits)
+        if isinstance(parametrisation, Skipped):
+            return parametrisation
+        fitted, held_out, spec = network.fitted, network.held_out, run.spec
+        output = output_estimate(parametrisation, network.layers, fitted.sensed)
+        starts = [output.theta, *self.further_starts(parametrisation, network)]
+        estimate = refit(parametrisation, fitted.prompts, fitted.prediction, starts, fitted.weight)
+        prediction = predict(parametrisation.build(estimate.theta), held_out.prompts)
+
+        def run_algorithm(prompts: Examples) -> Float[Tensor, "prompt output"]:
+            # A network scales its sums by the number of examples that there are, and so does its algorithm.
+            scaled = replace(parametrisation, scale=spec.attention.factor(prompts.context))
+            return predict(scaled.build(estimate.theta), gram_prompts(prompts, spec))
+
+        return OmegaFit(
+            family=self,
+            parameters=sum(parametrisation.sizes) + self.structure_numbers(parametrisation),
+            score=held_out.score(prediction, run.seeds.intervals),
+            prediction=prediction,
+            predict=run_algorithm,
+            parametrisation=parametrisation,
+            output=output,
+            fit=estimate,
+        )
+
+    def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:
+        assert isinstance(fit, OmegaFit)  # what ``fit`` returns
+        return describe_recovered(fit, run.spec, run.task, isinstance(run.network.held_out.drawn, Blocks))
+
+
+class ConditioningFamily(SharedKeysFamily):
+    """A form of gd++: where the rows of a matrix are completed its steps may follow the norm of A, as in EAGLE."""
+
+    algorithm = "gd++"
+
+    def remark(self, fit: Fit, fits: Sequence[Fit]) -> str:
+        law = fit.law if isinstance(fit, OmegaFit) else None
+        return "" if law is None else law_sentence(law)
+
+    def refine(self, fit: Fit, run: Run) -> Fit:
+        network = run.network
+        assert isinstance(fit, OmegaFit) and isinstance(network, SharedKeys)
+        if not isinstance(network.held_out.drawn, Blocks):
+            return fit
+        run.progress("looking for EAGLE")
+        assert isinstance(fit.parametrisation, BasisParametrisation)  # as that of every form of gd++
+        laws = scaling_laws(fit.parametrisation, fit.fit, network.layers, run.task, run.spec, run.seeds.adaptation)
+        refined = replace(fit, laws=laws)
+        return replace(refined, algorithm="eagle") if any(law.holds for law in refined.laws) else refined
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
-    """What a family is called, how it reads, and which families it contains."""
+class OmegaFamily(SharedKeysFamily):
+    """All layers of some of the omegas, and the traces."""
 
     name: str
-    formula: str
-    contains: tuple[str, ...]
-    # A family with a free matrix must earn its place: gain in fidelity over a smaller family that it takes to prefer
-    # it.
-    worth: float
-    algorithm: str = ""  # what the verdict calls it; empty: its name
+    maps: tuple[str, ...]
+    contains: frozenset[str] = frozenset()
+    formula: str = ""
+    turn: int = 0
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "algorithm", self.algorithm or self.name)
+    def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> BasisParametrisation:
+        return BasisParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
+
+    def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
+        """The projection of the weights."""
+        assert isinstance(parametrisation, BasisParametrisation)
+        return [parametrisation.by_weights(network.layers, network.live)]
 
 
-FAMILIES: tuple[Family, ...] = (
-    Family(name="gd", formula="y ← y + ω_yx ⟨α, x⟩", contains=(), worth=0.005),
-    Family(name="gd++", formula="x ← x + ω_xx Σ x;  y ← y + ω_yx ⟨α, x⟩", contains=("gd",), worth=0.005),
-    Family(
+class GdPlusPlus(OmegaFamily, ConditioningFamily):
+    """gd++ on all of x."""
+
+
+X, Y = "x ← x + ω_xx Σ x", "y ← y + ω_yx ⟨α, x⟩"
+OMEGAS = ("xx", "xy", "yx", "yy")
+register_family(OmegaFamily(name="gd", maps=("yx",), formula=Y))
+register_family(GdPlusPlus(name="gd++", maps=("xx", "yx"), contains=frozenset({"gd"}), formula=f"{X};  {Y}"))
+register_family(
+    OmegaFamily(
         name="diag",
-        formula="x ← x + ω_xx Σ x + ω_xy y α;  y ← y + ω_yx ⟨α, x⟩ + ω_yy λ y",
-        contains=("gd", "gd++"),
-        worth=0.005,
-    ),
-    Family(
+        maps=OMEGAS,
+        contains=frozenset({"gd", "gd++"}),
+        formula=f"{X} + ω_xy y α;  {Y} + ω_yy λ y",
+    )
+)
+register_family(
+    OmegaFamily(
         name="equivariant",
-        formula="x ← x + ω_xx Σ x + ω_xy y α + (τ_x:xx tr Σ + τ_x:yy λ) x;  "
-        "y ← y + ω_yx ⟨α, x⟩ + ω_yy λ y + τ_y:xx tr Σ y",
-        contains=("gd", "gd++", "diag"),
-        worth=0.005,
-    ),
-    Family(name="preconditioned-gd", formula="y ← y + ⟨α, Ω x⟩", contains=("gd",), worth=0.05),
+        maps=(*OMEGAS, "traces"),
+        contains=frozenset({"gd", "gd++", "diag"}),
+        formula=f"{X} + ω_xy y α + (τ_x:xx tr Σ + τ_x:yy λ) x;  {Y} + ω_yy λ y + τ_y:xx tr Σ y",
+    )
 )
-
-
-# Where a layer sees part of x at a time (``interp.algebra.structure``); what it sees is read off the weights.
-STRUCTURED: tuple[Family, ...] = (
-    Family(
-        name="gd++ (sketched)",
-        formula="x ← x + ω_xx Π′ Σ Π x;  y ← y + ω_yx ⟨α, Π x⟩",
-        contains=("gd", "gd++"),
-        worth=0.005,
-        algorithm="gd++",
-    ),
-    Family(
-        name="gd++ (machines)",
-        formula="x_μ ← x_μ + ω_xx Σ_μμ x_μ;  y ← y + ω_yx ⟨α, x⟩",
-        contains=("gd", "gd++"),
-        worth=0.005,
-        algorithm="gd++",
-    ),
-)
-
-
-def family(name: str) -> Family:
-    return next(f for f in FAMILIES + STRUCTURED if f.name == name)
-
-
-@dataclass(frozen=True, eq=False)
-class BasisFamily:
-    """Any subset of the equivariant maps; ``live[l][k]`` says which have a say in layer l."""
-
-    maps: tuple[BasisMap, ...]
-    live: tuple[tuple[bool, ...], ...]
-    scale: float
-    residual: float
-
-    @classmethod
-    def named(cls, name: str, spec: ModelSpec, live: LiveCoordinates, scale: float) -> BasisFamily:
-        omegas = {m.name: m for m in omega_maps(spec)}
-        chosen: tuple[BasisMap, ...] = {
-            "gd": (omegas["yx"],),
-            "gd++": (omegas["xx"], omegas["yx"]),
-            "diag": tuple(omegas.values()),
-            "equivariant": (*omegas.values(), *trace_maps(spec)),
-        }[name]
-        layers = range(live.maps.shape[0])
-        return cls(chosen, tuple(tuple(live.of(m, i) for m in chosen) for i in layers), scale, float(spec.residual))
-
-    @classmethod
-    def on_machines(cls, machines: Machines, spec: ModelSpec, live: LiveCoordinates, scale: float) -> BasisFamily:
-        """gd++ where every machine conditions its own inputs."""
-        maps = machine_maps(spec, machines)
-        layers = range(live.maps.shape[0])
-        return cls(maps, tuple(tuple(live.of(m, i) for m in maps) for i in layers), scale, float(spec.residual))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(sum(row) for row in self.live)
-
-    @property
-    def machine_masks(self) -> tuple[Float[Tensor, "x x"], ...]:
-        """1 for two positions in x on one machine, else 0; one mask for every map that is confined to machines."""
-        return tuple(m.mask for m in self.maps if isinstance(m, MachineMap))
-
-    @property
-    def machines(self) -> tuple[tuple[int, ...], ...]:
-        """The positions in x that each machine holds; none where x is not split."""
-        return tuple(sorted({tuple(torch.nonzero(row).flatten().tolist()) for m in self.machine_masks for row in m}))
-
-    @cached_property
-    def mask(self) -> Tensor:
-        return torch.tensor(self.live)
-
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
-        columns = [m.contract(gamma, gram) for m, alive in zip(self.maps, self.live[layer], strict=True) if alive]
-        return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
-
-    def table(self, theta: Float[Tensor, " parameter"]) -> Float[Tensor, "layer map"]:
-        """Parameters as a layer x map table, 0 where a coefficient is dead."""
-        out = torch.zeros(self.mask.shape, dtype=torch.float64)
-        out[self.mask] = theta
-        return out
-
-    def flatten(self, table: Float[Tensor, "layer map"]) -> Float[Tensor, " parameter"]:
-        return table[self.mask]
-
-    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
-        return BasisLayers(self.maps, self.table(theta), self.scale, self.residual)
-
-
-@dataclass(frozen=True, eq=False)
-class SketchedFamily(BasisFamily):
-    """gd++ that reads one subspace of x and writes another, which change from layer to layer; ``maps`` are those of the
-    first layer."""
-
-    by_layer: tuple[tuple[BasisMap, ...], ...]
-    sketch: Sketch
-
-    @classmethod
-    def of(cls, sketch: Sketch, spec: ModelSpec, live: LiveCoordinates, scale: float) -> SketchedFamily:
-        by_layer = sketch_maps(spec, sketch)
-        alive = tuple(tuple(live.of(m, i) for m in maps) for i, maps in enumerate(by_layer))
-        return cls(by_layer[0], alive, scale, float(spec.residual), by_layer, sketch)
-
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
-        chosen = zip(self.by_layer[layer], self.live[layer], strict=True)
-        columns = [m.contract(gamma, gram) for m, alive in chosen if alive]
-        return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
-
-    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
-        return LayerwiseBasis(self.by_layer, self.table(theta), self.scale, self.residual)
-
-
-@dataclass(frozen=True, eq=False)
-class PreconditionedGD:
-    """y <- y + <alpha, Omega_l x> with a free matrix per layer; theta is Omega flattened, layer by layer."""
-
-    inputs: Sequence[int]
-    label: int
-    width: int
-    layers: int
-    scale: float
-    residual: float
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return (len(self.inputs) ** 2,) * self.layers
-
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
-        # T[y, e] = s * sum_c Omega[c, e] G[y, c]
-        x = list(self.inputs)
-        return self.scale * (gram[:, self.label, x][:, :, None] * gamma[:, self.label, x][:, None, :]).flatten(1)
-
-    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
-        d = len(self.inputs)
-        index = torch.tensor(list(self.inputs))
-        Q = torch.zeros(self.layers, 1, self.width, self.width, dtype=theta.dtype)
-        Q[:, 0, index[:, None], index[None, :]] = theta.reshape(self.layers, d, d).mT
-        P = torch.zeros_like(Q)
-        P[..., self.label, self.label] = 1.0
-        return HeadLayers(P=P, Q=Q, scale=self.scale, residual=self.residual)

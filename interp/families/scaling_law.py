@@ -32,14 +32,14 @@ from torch import Tensor
 
 from interp.algebra.linear_prompts import DIVERGED, gram_prompts
 from interp.algebra.unrolling import label_indices
-from interp.families.omegas import BasisFamily, SketchedFamily
-from interp.identify.identification import Candidate
+from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import MatrixCompletion
+from interp.models.tasks import Task
 from interp.results.completion import LawPoint, ScalingLaw
+from interp.stats.least_squares import Estimate
 
-__all__ = ["Norms", "batch_norms", "eagle_law", "scaling_laws"]
+__all__ = ["Norms", "batch_norms", "law_sentence", "scaling_laws"]
 
 WITHIN = 1.5  # most that a layer may be off the mean, as a factor
 LEFT = 0.2  # share of the steps' sum of squares that the law may leave …
@@ -71,11 +71,11 @@ class Norms:
 
 
 def batch_norms(
-    network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, candidate: Candidate, seed: int
+    network: HeadLayers, task: Task, spec: ModelSpec, family: BasisParametrisation, seed: int
 ) -> tuple[Norms, ...]:
     """Every statistic, of ``BATCHES`` batches of fresh prompts. Prompts on which the network diverges are left out."""
-    views = {"": _view(candidate)}
-    if candidate.family.name != "gd++":
+    views = {"": _view(family)}
+    if family.machines or isinstance(family, SketchedParametrisation):
         views[" whole"] = _view(None)
     inputs, _ = label_indices(spec)
     found: dict[str, list[Tensor]] = {}
@@ -93,13 +93,12 @@ def batch_norms(
     return tuple(Norms(name, torch.stack(rows, 1)) for name, rows in found.items())
 
 
-def _view(candidate: Candidate | None) -> Callable[[int, Tensor], Tensor]:
-    """What a layer of the candidate sees of A^T A; None: all of it."""
-    family = None if candidate is None else candidate.parametrisation
-    masks = family.machine_masks if isinstance(family, BasisFamily) else ()
+def _view(family: BasisParametrisation | None) -> Callable[[int, Tensor], Tensor]:
+    """What a layer of a family sees of A^T A; None: all of it."""
+    masks = () if family is None else family.machine_masks
 
     def view(layer: int, block: Tensor) -> Tensor:
-        if isinstance(family, SketchedFamily):
+        if isinstance(family, SketchedParametrisation):
             projector = family.sketch.reads[layer]
             block = projector @ block @ projector
         for mask in masks:
@@ -110,28 +109,32 @@ def _view(candidate: Candidate | None) -> Callable[[int, Tensor], Tensor]:
 
 
 def scaling_laws(
-    candidate: Candidate, network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, seed: int
+    family: BasisParametrisation, fit: Estimate, network: HeadLayers, task: Task, spec: ModelSpec, seed: int
 ) -> tuple[ScalingLaw, ...]:
     """The law by every statistic, for a fitted form of gd++."""
-    family, fit = candidate.parametrisation, candidate.fit
-    assert isinstance(family, BasisFamily) and fit is not None
     values, errors = (network.scale * family.table(t) for t in (fit.theta, fit.stderr))
     fixed = torch.tensor(fit.determined) & (fit.stderr < fit.theta.abs())  # False for NaN too
     known = family.table(fixed.double()) > 0
     return tuple(
         _law(norms, values, errors, known, family)
-        for norms in batch_norms(network, task, spec, candidate, seed)
+        for norms in batch_norms(network, task, spec, family, seed)
     )  # fmt: skip
 
 
-def eagle_law(
-    candidate: Candidate, network: HeadLayers, task: MatrixCompletion, spec: ModelSpec, seed: int
-) -> ScalingLaw | None:
-    """The law that makes the chosen family eagle; None when it holds by no statistic, or the family is no form of
-    gd++."""
-    if candidate.family.algorithm != "gd++":
-        return None
-    return next((law for law in scaling_laws(candidate, network, task, spec, seed) if law.holds), None)
+def law_sentence(law: ScalingLaw) -> str:
+    """Whether the steps are those of EAGLE, and how far they are off."""
+    if law.holds:
+        eta, gamma = (
+            f"{value:.2g} [{low:.2g}, {high:.2g}]"
+            for value, (low, high) in ((law.eta, law.eta_ci), (law.gamma, law.gamma_ci))
+        )
+        return (
+            f"Its steps follow the norm of A from layer to layer, ω_xx = -η/|A|² and ω_yx = -γ/|A|² with η = {eta} and "
+            f"γ = {gamma} ({law.statistic} |A|²): {law.why}."
+        )
+    explained = law.explained or 0.0
+    much = f", though the norm explains {100 * explained:.0f} % of how they change" if explained > 0.5 else ""
+    return f"It is not EAGLE, whose steps follow the norm of A from layer to layer: {law.why}{much}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +158,7 @@ def _law(
     values: Float[Tensor, "layer map"],
     errors: Float[Tensor, "layer map"],
     known: Bool[Tensor, "layer map"],
-    family: BasisFamily,
+    family: BasisParametrisation,
 ) -> ScalingLaw:
     names, typical = [m.name for m in family.maps], norms.typical
     series: list[dict[int, _Step]] = []

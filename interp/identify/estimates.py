@@ -1,7 +1,7 @@
 """Fitting the parameters of an algorithm family to a network by what they do to its predictions.
 
 A family is a set of layers T - r I = s * sum_k theta[l, k] B_k(G), linear in its parameters layer by layer. With
-Gamma_l = d prediction / d T^l (``models.gram.adjoint``) and design columns X[l, k] = <Gamma_l, s B_k(G_l)>:
+Gamma_l = d prediction / d T^l (``interp.algebra.sensitivity``) and design columns X[l, k] = <Gamma_l, s B_k(G_l)>:
 
 - ``output_estimate``: within layer l, regress the first-order effect of the network's real update,
   <Gamma_l, T_l - r I>, on the effects of the basis maps, Gamma and G being the network's. One row per prompt and
@@ -21,20 +21,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
+from interp.algebra.sensitivity import Prompts, Sensitivities, differentiate
+from interp.models.gram import GramTrajectory, LayerMaps, forward
 from interp.stats.least_squares import Estimate, least_squares
 from interp.stats.levenberg_marquardt import Damping, Progress, Quadratic, Stopping, minimise
 
 __all__ = [
-    "LARGEST",
     "Parametrisation",
-    "Prompts",
-    "Sensitivities",
-    "bounded_weights",
     "output_estimate",
-    "predict",
     "refit",
-    "sensitivities",
 ]
 
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
@@ -42,7 +37,6 @@ NEARLY = 1e-9  # unexplained share from which a fit goes on to be exact
 DAMPING = Damping(growth=4.0, acceleration=1.0, shrink=10.0, least=1e-14, floor=0.0)
 MAX_STEPS = 40
 FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER = 256, 16  # size of the part of the prompts that a fit starts on
-LARGEST = 30.0  # times its median over prompts: the size of a prediction, and how far weights move it
 HOPELESS = 0.3  # unexplained share after the first part at which a family is given up
 
 
@@ -62,57 +56,6 @@ class Parametrisation(Protocol):
         ...
 
     def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Prompts:
-    """Prompts for a fit: Gram matrices, query tokens, and which token coordinates are read (with which sign)."""
-
-    gram: Float[Tensor, "prompt D D"]
-    query: Float[Tensor, "prompt query D"]
-    readout: tuple[int, ...]
-    sign: int
-
-    def __getitem__(self, index: slice) -> Prompts:
-        return Prompts(self.gram[index], self.query[index], self.readout, self.sign)
-
-    @property
-    def count(self) -> int:
-        return self.gram.shape[0]
-
-    @property
-    def outputs(self) -> int:
-        return self.query.shape[1] * len(self.readout)
-
-    def read(self, tokens: Float[Tensor, "prompt query D"]) -> Float[Tensor, "prompt output"]:
-        return self.sign * tokens[..., list(self.readout)].flatten(1)
-
-
-def predict(layers: LayerMaps, prompts: Prompts) -> Float[Tensor, "prompt output"]:
-    return prompts.read(forward(layers, prompts.gram, prompts.query).queries[-1])
-
-
-@dataclass(frozen=True, eq=False)
-class Sensitivities:
-    """Predictions with their derivatives: ``gammas[o][l]`` is d prediction_o / d T^l, one matrix per prompt."""
-
-    prediction: Float[Tensor, "prompt output"]
-    trajectory: GramTrajectory
-    gammas: tuple[tuple[Float[Tensor, "prompt D D"], ...], ...]
-
-
-def sensitivities(layers: LayerMaps, prompts: Prompts) -> Sensitivities:
-    return _differentiate(layers, forward(layers, prompts.gram, prompts.query), prompts)
-
-
-def _differentiate(layers: LayerMaps, trajectory: GramTrajectory, prompts: Prompts) -> Sensitivities:
-    gammas = []
-    for query in range(prompts.query.shape[1]):
-        for coordinate in prompts.readout:
-            seed = torch.zeros_like(prompts.query)
-            seed[:, query, coordinate] = prompts.sign
-            gammas.append(tuple(adjoint(layers, trajectory, seed)))
-    return Sensitivities(prompts.read(trajectory.queries[-1]), trajectory, tuple(gammas))
 
 
 def _design(
@@ -153,29 +96,6 @@ def _bounded_influence(layer: int, sensed: Sensitivities) -> Float[Tensor, "prom
     size = sensed.trajectory.grams[layer].flatten(1).norm(dim=-1)
     bound = torch.stack([g[layer].flatten(1).norm(dim=-1) * size for g in sensed.gammas], 1)
     return (bound.median() / bound.clamp_min(1e-300)).clamp(max=1.0)
-
-
-def bounded_weights(network: LayerMaps, sensed: Sensitivities) -> Float[Tensor, " prompt"]:
-    """min(1, 30 m(p) / |p|, 30 m(k) / k): p the network's prediction, k^2 = sum_l |Gamma_l|^2 |T_l - r I|^2, m the
-    median over prompts. ``sensed`` are the network's own sensitivities.
-
-    k is what a change of its layers by one part, each in its worst direction, does to the prediction. A deep network
-    can explode on one prompt in a hundred, where its last digit of a weight moves more than all else is. Unweighted
-    squares would be of that prompt alone. Nearly all weights are 1, and none looks at a residual.
-    """
-    sizes, reach = sensed.prediction.norm(dim=1), torch.zeros_like(sensed.prediction[:, 0])
-    for layer, gram in enumerate(sensed.trajectory.grams):
-        size = network.update(layer, gram).flatten(1).norm(dim=-1)
-        for gammas in sensed.gammas:
-            reach = torch.hypot(reach, gammas[layer].flatten(1).norm(dim=-1) * size)
-    return torch.minimum(_bounded(sizes), _bounded(reach))
-
-
-def _bounded(sizes: Float[Tensor, " prompt"]) -> Float[Tensor, " prompt"]:
-    typical = sizes.median()
-    if not bool(typical > 0):
-        return torch.ones_like(sizes)
-    return (LARGEST * typical / sizes.clamp_min(1e-300)).clamp(max=1.0)
 
 
 def refit(
@@ -241,7 +161,7 @@ class _Point:
     @cached_property
     def jacobian(self) -> Float[Tensor, "prompt output parameter"]:
         match = self.objective
-        sensed = _differentiate(self.layers, self.trajectory, match.prompts)
+        sensed = differentiate(self.layers, self.trajectory, match.prompts)
         layers = range(len(match.parametrisation.sizes))
         rows = torch.cat([_design(match.parametrisation, layer, sensed) for layer in layers], -1)
         return match.weight[:, None, None] * rows

@@ -1,6 +1,6 @@
-"""Mean squared errors on fresh prompts, every predictor on the same ones.
+"""Errors on fresh prompts, every predictor on the same ones.
 
-The error of a prompt is |prediction - target|^2 against the noise-free target. ``excess`` is the mean difference to the
+The error of a prompt is that of its task, against the noise-free target. ``excess`` is the mean difference to the
 oracle's error on the same prompts: for Bayes-optimal oracles the adjusted loss of versatile.md A7 (which prints half of
 it), with a far smaller standard error than the two losses themselves.
 """
@@ -8,9 +8,9 @@ it), with a far smaller standard error than the two losses themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,11 @@ from torch import Tensor
 from interp.results import Loss
 from interp.stats.averages import mean_with_error
 
-__all__ = ["Panel", "affordable_prompts", "depth_label", "labels_of", "solves_task", "squared_errors", "summarise"]
+if TYPE_CHECKING:
+    from interp.identify.family import Fit
+    from interp.identify.run import Run
+
+__all__ = ["Losses", "affordable_prompts", "depth_label", "ladder", "measure_losses", "solves_task", "summarise"]
 
 # Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
 SOLVES_SHARE = 0.05
@@ -31,22 +35,29 @@ OPERATIONS = 4e10  # floating point operations that a table of losses may take, 
 NORMAL = 40  # operations in the time that one random number takes
 
 
-class _Targeted(Protocol):
-    """Prompts of any task."""
-
-    @property
-    def target(self) -> Float[Tensor, "prompt query output"]: ...
-
-
-Prompts = TypeVar("Prompts", bound=_Targeted)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel(Generic[Prompts]):
-    """Predictors that share work: ``labels`` by name, and all their predictions (prompt, output) on given prompts."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Losses:
+    """``errors`` by predictor, every prompt at every scored position; ``labels`` for people."""
 
     labels: Mapping[str, str]
-    predict: Callable[[Prompts], Mapping[str, Float[Tensor, "prompt output"]]]
+    errors: Mapping[str, Float[Tensor, "prompt position"]]
+
+    @property
+    def prompts(self) -> int:
+        return len(self.errors["network"])
+
+    @property
+    def squares(self) -> dict[str, Float[Tensor, " prompt"]]:
+        """The error of every prompt, averaged over positions."""
+        return {name: values.mean(1) for name, values in self.errors.items()}
+
+    @property
+    def rows(self) -> tuple[Loss, ...]:
+        return summarise(self.labels, self.squares)
+
+    @property
+    def solves(self) -> tuple[bool, float | None]:
+        return solves_task(self.squares)
 
 
 def affordable_prompts(layers: int, heads: int, width: int, context: int, least: int) -> int:
@@ -56,22 +67,30 @@ def affordable_prompts(layers: int, heads: int, width: int, context: int, least:
     return max(least, min(MOST_PROMPTS, int(OPERATIONS / each) // CHUNK * CHUNK))
 
 
-def squared_errors(
-    draw: Callable[[int, int], Prompts], panels: Sequence[Panel[Prompts]], count: int, chunk: int, seed: int
-) -> dict[str, Float[Tensor, " prompt"]]:
-    """Squared error of every predictor on each of ``count`` prompts, drawn with ``draw(count, seed)``, at most
-    ``chunk`` at a time."""
-    chunk = min(chunk, CHUNK)
-    chunks = [min(chunk, count - start) for start in range(0, count, chunk)]
-    seeds = np.random.SeedSequence(seed).generate_state(len(chunks))
-    out: dict[str, list[Tensor]] = {name: [] for panel in panels for name in panel.labels}
-    for size, chunk_seed in zip(chunks, seeds, strict=True):
-        prompts = draw(size, int(chunk_seed))
-        target = prompts.target.flatten(1)
-        for panel in panels:
-            for name, predicted in panel.predict(prompts).items():
-                out[name].append(((predicted - target) ** 2).mean(1))
-    return {name: torch.cat(parts) for name, parts in out.items()}
+def measure_losses(run: Run, fit: Fit | None) -> Losses:
+    """The references of the task, the network with its read-out after every layer, and a fitted algorithm."""
+    references, network = run.references, run.network
+    labels = {**references.labels, "network": "the network"}
+    predictors: list[Callable[[Any], Mapping[str, Tensor]]] = [references.predict, network.readouts]
+    if fit is not None:
+        what = "recovered algorithm" if fit.recognized else "closest family"
+        labels["recovered"] = f"{what} ({fit.family.title})"
+        predictors.append(lambda prompts: {"recovered": fit.predict(prompts)})
+        for name, (label, predict) in fit.also.items():
+            labels[name] = label
+            predictors.append(lambda prompts, name=name, predict=predict: {name: predict(prompts)})
+    count, chunk = network.loss_prompts(run.prompts), max(1, min(network.chunk, CHUNK))
+    starts = range(0, count, chunk)
+    errors: dict[str, list[Tensor]] = {}
+    for start, seed in zip(starts, np.random.SeedSequence(run.seeds.losses).generate_state(len(starts)), strict=True):
+        prompts = run.task.sample(min(chunk, count - start), int(seed))
+        kept = network.usable(prompts)
+        prompts = prompts if bool(kept.all()) else prompts[kept]
+        for predict in predictors:
+            for name, prediction in predict(prompts).items():
+                errors.setdefault(name, []).append(run.task.errors(prediction, prompts))
+    depth = {name: depth_label(int(name.removeprefix("layer-"))) for name in errors if name.startswith("layer-")}
+    return Losses(labels=labels | depth, errors={name: torch.cat(parts) for name, parts in errors.items()})
 
 
 def depth_label(layer: int) -> str:
@@ -79,8 +98,9 @@ def depth_label(layer: int) -> str:
     return f"read-out after {layer} layer{'s' * (layer != 1)}"
 
 
-def labels_of(panels: Sequence[Panel[Any]]) -> dict[str, str]:
-    return {name: label for panel in panels for name, label in panel.labels.items()}
+def ladder(losses: tuple[Loss, ...]) -> tuple[Loss, ...]:
+    """From worst to best; what is not finite counts as the worst."""
+    return tuple(sorted(losses, key=lambda entry: -entry.mse if entry.mse is not None else float("-inf")))
 
 
 def summarise(labels: Mapping[str, str], squares: Mapping[str, Float[Tensor, " prompt"]]) -> tuple[Loss, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import Checkpoint
 from interp.models.specification import Keys
@@ -22,7 +23,6 @@ from interp.papers.paper import Paper, Progress
 from interp.reports.numbers import interval, listed, number
 from interp.reports.plots import Point, curve, layout, log_axis, marks, ordered_series
 from interp.results import Figure, Panel, Section, Table
-from interp.simple_analysis import analyse_simple_regression
 
 __all__ = ["PAPER", "measured_construction", "seed_rows", "summary_rows"]
 
@@ -47,7 +47,7 @@ def seed_rows(models: Sequence[LinearTransformer], start: str) -> list[dict[str,
     for model in models:
         seed = model.spec.provenance.get("seed")
         read = Checkpoint(model=model, name=f"seed {seed}", sha256="", layout="canonical", dtype="float64", notes=())
-        result = analyse_simple_regression(read, SEED_PROMPTS, 0)
+        result = analyse(read, SEED_PROMPTS, 0)
         found = result.closed_form
         rows.append(
             {

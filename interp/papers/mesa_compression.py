@@ -11,9 +11,12 @@ from typing import Any
 
 from torch import Tensor
 
+from interp.algebra.channels import channel_size
 from interp.evidence.sparse_heads import costs, dearest, refitted
+from interp.families.block_scalar import FEW
 from interp.families.channel_heads import free_numbers, live_channels
-from interp.identify.sequence_identification import FEW, Subject, run_half
+from interp.identify.networks import SequenceHalf
+from interp.identify.run import Run
 from interp.papers.comparison import row
 from interp.papers.mesa_networks import losses, means, mixed, subject_of
 from interp.papers.paper import Progress
@@ -39,17 +42,17 @@ def compression_rows(seed: int, progress: Progress) -> list[dict[str, Any]]:
     return rows
 
 
-def network_rows(name: str, subject: Subject, sequences: int, seed: int, progress: Progress) -> list[dict[str, Any]]:
+def network_rows(name: str, run: Run, sequences: int, seed: int, progress: Progress) -> list[dict[str, Any]]:
     """Fitted and ranked on FITTED sequences, scored on ``sequences`` others."""
-    model, spec = subject.model, subject.spec
-    fitted, _ = run_half(model, subject.task.sample(FITTED, seed + 2))
-    drawn = subject.task.sample(sequences, seed + 1)
-    whole, blocks = losses(subject, model.Q, model.P, drawn), means(subject)
+    model, spec, size = run.model, run.spec, channel_size(run.spec)
+    fitted, _ = SequenceHalf.of(model, run.task.sample(FITTED, seed + 2))
+    drawn = run.task.sample(sequences, seed + 1)
+    whole, blocks = losses(spec, model.Q, model.P, drawn), means(model)
     heads = model.layers * model.heads
     rows = []
 
     def add(words: str, judged: bool, Q: Tensor, P: Tensor, **more: Any) -> None:
-        replaced = losses(subject, Q, P, drawn)
+        replaced = losses(spec, Q, P, drawn)
         ratio, stderr = ratio_with_error(replaced, whole)
         loss, _ = mean_with_error(replaced)
         rows.append(
@@ -60,19 +63,19 @@ def network_rows(name: str, subject: Subject, sequences: int, seed: int, progres
         )  # fmt: skip
 
     progress(f"{name}: block means, and halfway to them")
-    add("compressed", True, *mixed(subject, blocks, 1.0), kind="published", per_head=ALL, numbers=ALL * heads)
-    add("interpolated", True, *mixed(subject, blocks, 0.5), kind="interpolated", alpha=0.5)
+    add("compressed", True, *mixed(model, blocks, 1.0), kind="published", per_head=ALL, numbers=ALL * heads)
+    add("interpolated", True, *mixed(model, blocks, 0.5), kind="interpolated", alpha=0.5)
     for alpha in ALPHAS:
-        add(f"interpolated, alpha {alpha}", False, *mixed(subject, blocks, alpha), kind="interpolated", alpha=alpha)
+        add(f"interpolated, alpha {alpha}", False, *mixed(model, blocks, alpha), kind="interpolated", alpha=alpha)
     progress(f"{name}: what its numbers cost")
-    free = free_numbers(live_channels(spec, model.Q, model.P, fitted.tokens[:FEW], subject.size), model.heads)
-    ranking = costs(subject, blocks, free, fitted, seed)
-    for size in FEWER:
-        few, _ = dearest(blocks, ranking, size * heads)
-        made = few.heads.weights(subject.size)
-        add(f"block means, {size} per head", False, *made, kind="published", per_head=size, numbers=few.numbers)
-    for size, few in refitted(subject, blocks, free, fitted, (ALL, *FEWER), seed):
-        progress(f"{name}: {size} numbers per head fitted")
-        made = few.heads.weights(subject.size)
-        add(f"refitted, {size} per head", False, *made, kind="refit", per_head=size, numbers=few.numbers)
+    free = free_numbers(live_channels(spec, model.Q, model.P, fitted.tokens[:FEW], size), model.heads)
+    ranking = costs(spec, blocks, free, fitted, seed)
+    for count in FEWER:
+        few, _ = dearest(blocks, ranking, count * heads)
+        made = few.heads.weights(size)
+        add(f"block means, {count} per head", False, *made, kind="published", per_head=count, numbers=few.numbers)
+    for count, few in refitted(run, blocks, free, fitted, (ALL, *FEWER), seed):
+        progress(f"{name}: {count} numbers per head fitted")
+        made = few.heads.weights(size)
+        add(f"refitted, {count} per head", False, *made, kind="refit", per_head=count, numbers=few.numbers)
     return rows

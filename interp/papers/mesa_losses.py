@@ -39,7 +39,7 @@ def loss_rows(sequences: int, seed: int, progress: Progress) -> list[dict[str, A
         if subject is None:
             rows.append(row(name, PAPER[name], None, None, BAR, why=MISSING))
             continue
-        mean, stderr = mean_with_error(losses(subject, subject.model.Q, subject.model.P, drawn))
+        mean, stderr = mean_with_error(losses(subject.spec, subject.model.Q, subject.model.P, drawn))
         rows.append(row(name, PAPER[name], mean, stderr, BAR))
     progress("the losses of the comparators")
     parts: dict[str, list[Tensor]] = {}

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from interp.algebra.channels import block_means
+from interp.algebra.channels import block_means, channel_size
 from interp.checkpoints.opening import open_checkpoint
 from interp.checkpoints.zoo import zoo_names
 from interp.families.channel_heads import BlockHeads
-from interp.identify.sequence_identification import Subject, chunk_of, open_causal, predict_in_chunks
+from interp.identify.networks.causal_sequences import predict_in_chunks
+from interp.identify.run import FEWEST_PROMPTS, Run
+from interp.models.specification import ModelSpec
 from interp.models.tasks import DynamicsPrompts
+from interp.models.transformer import LinearTransformer
 
 __all__ = ["MISSING", "half_errors", "losses", "means", "mixed", "subject_of"]
 
 MISSING = "skipped, because no such model ships yet"
-FEWEST = 64
 
 
-def subject_of(name: str) -> Subject | None:
+def subject_of(name: str) -> Run | None:
     """A shipped network, if it ships."""
-    return open_causal(open_checkpoint(f"zoo:{name}"), FEWEST) if name in zoo_names() else None
+    return Run.of(open_checkpoint(f"zoo:{name}"), FEWEST_PROMPTS) if name in zoo_names() else None
 
 
 def half_errors(prediction: Tensor, drawn: DynamicsPrompts) -> Tensor:
@@ -27,19 +29,18 @@ def half_errors(prediction: Tensor, drawn: DynamicsPrompts) -> Tensor:
     return 0.5 * (prediction - drawn.target).square().sum(-1).mean(1)
 
 
-def losses(subject: Subject, Q: Tensor, P: Tensor, drawn: DynamicsPrompts) -> Tensor:
+def losses(spec: ModelSpec, Q: Tensor, P: Tensor, drawn: DynamicsPrompts) -> Tensor:
     """Half the squared error of every sequence with these products."""
-    tokens, chunk = drawn.inputs(subject.spec)[0], chunk_of(subject.model, drawn.context)
-    return half_errors(predict_in_chunks(subject.spec, Q, P, tokens, chunk), drawn)
+    return half_errors(predict_in_chunks(spec, Q, P, drawn.inputs(spec)[0]), drawn)
 
 
-def means(subject: Subject) -> BlockHeads:
+def means(model: LinearTransformer) -> BlockHeads:
     """Its block means."""
-    return BlockHeads(block_means(subject.model.Q, subject.size), block_means(subject.model.P, subject.size))
+    size = channel_size(model.spec)
+    return BlockHeads(block_means(model.Q, size), block_means(model.P, size))
 
 
-def mixed(subject: Subject, heads: BlockHeads, alpha: float) -> tuple[Tensor, Tensor]:
+def mixed(model: LinearTransformer, heads: BlockHeads, alpha: float) -> tuple[Tensor, Tensor]:
     """(1 - alpha) network + alpha heads, in the products Q and P of every head."""
-    model = subject.model
-    Q, P = heads.weights(subject.size)
+    Q, P = heads.weights(channel_size(model.spec))
     return (1.0 - alpha) * model.Q + alpha * Q, (1.0 - alpha) * model.P + alpha * P

@@ -21,7 +21,7 @@ import torch
 
 from interp.evidence.probing import probe_model
 from interp.evidence.published import mesa_scores
-from interp.identify.sequence_identification import Subject
+from interp.identify.run import Run
 from interp.models.tasks import find_targets
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.papers.comparison import row
@@ -72,7 +72,7 @@ def probe_rows(seed: int, progress: Progress) -> list[dict[str, Any]]:
 
 def network_rows(
     name: str,
-    subject: Subject,
+    subject: Run,
     places: Sequence[int],
     prompts: int,
     seeds: Sequence[int],

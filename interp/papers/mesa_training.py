@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interp.algebra.channels import channel_size
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
 from interp.families.channel_heads import BlockHeads
-from interp.identify.sequence_identification import Subject
 from interp.models.tasks import DynamicsPrompts
 from interp.models.training import Recipe, Step, load_recipe, train
 from interp.models.training.sequences import products
@@ -78,17 +78,17 @@ def curve_rows(
     """Losses on the same fresh sequences at every step, then the ratios at the last, then layer by layer."""
     drawn = recipe.task.sample(sequences, seed + 3)
     steps = sorted(networks)
-    at = {step: Subject(networks[step].to(torch.float64), recipe.task) for step in steps}
+    at = {step: networks[step].to(torch.float64) for step in steps}
     final = means(at[steps[-1]])
     rows, ratios = [], []
-    for step, subject in at.items():
+    for step, model in at.items():
         progress(f"{name}: the losses at step {step}")
-        whole = losses(subject, subject.model.Q, subject.model.P, drawn)
-        at_step = means(subject)
+        whole = losses(model.spec, model.Q, model.P, drawn)
+        at_step = means(model)
         others = {
-            "compressed": losses(subject, *mixed(subject, at_step, 1.0), drawn),
-            "interpolated": losses(subject, *mixed(subject, at_step, 0.5), drawn),
-            "published": losses(subject, *mixed(subject, final, 0.5), drawn),
+            "compressed": losses(model.spec, *mixed(model, at_step, 1.0), drawn),
+            "interpolated": losses(model.spec, *mixed(model, at_step, 0.5), drawn),
+            "published": losses(model.spec, *mixed(model, final, 0.5), drawn),
         }
         mean, stderr = mean_with_error(whole)
         more = {key: mean_with_error(value)[0] for key, value in others.items()}
@@ -97,21 +97,20 @@ def curve_rows(
             for key, words in (("compressed", "block means"), ("interpolated", "halfway to its block means")):
                 ratio, error = ratio_with_error(others[key], whole)
                 ratios.append(row(f"{name}, step {step}, {words}", 1.0, ratio, error, BAR, loss=more[key]))
-            ratios += _by_layer(name, subject, final, whole, drawn)
+            ratios += _by_layer(name, model, final, whole, drawn)
     return rows + ratios
 
 
 def _by_layer(
-    name: str, subject: Subject, blocks: BlockHeads, whole: Tensor, drawn: DynamicsPrompts
+    name: str, model: LinearTransformer, blocks: BlockHeads, whole: Tensor, drawn: DynamicsPrompts
 ) -> list[dict[str, Any]]:
     """One layer alone replaced by its block means, with the shares of its weights that they leave out."""
-    model = subject.model
-    block_Q, block_P = blocks.weights(subject.size)
+    block_Q, block_P = blocks.weights(channel_size(model.spec))
     rows = []
     for layer in range(model.layers):
         Q, P = model.Q.clone(), model.P.clone()
         Q[layer], P[layer] = block_Q[layer], block_P[layer]
-        ratio, stderr = ratio_with_error(losses(subject, Q, P, drawn), whole)
+        ratio, stderr = ratio_with_error(losses(model.spec, Q, P, drawn), whole)
         outside = {
             f"outside_{key}": float((kept[layer] - weights[layer]).square().sum() / weights[layer].square().sum())
             for key, kept, weights in (("Q", block_Q, model.Q), ("P", block_P, model.P))

@@ -4,7 +4,20 @@ from interp.models.tasks.linear_dynamics import DynamicsPrompts, LinearDynamics
 from interp.models.tasks.matrix_completion import CompletionPrompts, KernelLaw, MatrixCompletion, nystrom
 from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.noisy_regression import NoisyRegression, RegressionPrompts
-from interp.models.tasks.protocol import Examples, GramPrompts, Prefixes, Prompts, References, Task, Variation, Words
+from interp.models.tasks.protocol import (
+    Blocks,
+    Examples,
+    GramPrompts,
+    LinearExamples,
+    LinePrompts,
+    Prefixes,
+    Prompts,
+    References,
+    States,
+    Task,
+    Variation,
+    Words,
+)
 from interp.models.tasks.registry import TASKS, register_task, task_of
 from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, SimpleRegression
 from interp.models.tasks.targets import KINDS, Target, find_targets, register_target, target_names, targets_of
@@ -12,13 +25,16 @@ from interp.models.tasks.targets import KINDS, Target, find_targets, register_ta
 __all__ = [
     "KINDS",
     "TASKS",
+    "Blocks",
     "CompletionPrompts",
     "DynamicsPrompts",
     "Examples",
     "GramPrompts",
     "KernelLaw",
     "LeastSquares",
+    "LinePrompts",
     "LinearDynamics",
+    "LinearExamples",
     "MatrixCompletion",
     "NoiseLaw",
     "NoisyRegression",
@@ -28,6 +44,7 @@ __all__ = [
     "RegressionPrompts",
     "SimplePrompts",
     "SimpleRegression",
+    "States",
     "Target",
     "Task",
     "Variation",

@@ -260,6 +260,7 @@ class LinearDynamics:
             f"from the states so far. A sequence has {self.context} states of {self.dim} numbers; W is "
             f"{SYSTEMS[self.dynamics]}.",
             error="half the squared error",
+            factor=0.5,
             prompt="sequence",
         )
 

@@ -328,6 +328,10 @@ class MatrixCompletion:
             }
             return {name: guess.flatten(1) for name, guess in guesses.items()}
 
+        def weights(drawn: CompletionPrompts) -> Mapping[str, Float[Tensor, "prompt dim output"]]:
+            rho = torch.linalg.matrix_norm(drawn.A, 2)[:, None, None] ** -2
+            return {"nystrom": drawn.solution[1], "gd-1": rho * (drawn.A.mT @ drawn.C)}
+
         best = f"ridge ({self.penalty:.3g}), the best one" if self.penalty else "Nystrom estimate B A⁺ C (optimal)"
         labels = {
             "null": "predict zero",
@@ -335,7 +339,7 @@ class MatrixCompletion:
             "eagle": f"{depth} iterations of EAGLE (η = 1/3, γ = 1, exact |A|)",
             "oracle": best,
         }
-        return References(labels=labels, predict=predict)
+        return References(labels=labels, predict=predict, weights=weights)
 
     def targets(self) -> tuple[Target, ...]:
         return ()

@@ -243,8 +243,13 @@ class NoisyRegression:
             weights["oracle"] = self.oracle_weights(prompts)
             return {name: (w * prompts.x_query).sum(-1, keepdim=True) for name, w in weights.items()}
 
+        def weights(prompts: RegressionPrompts) -> Mapping[str, Float[Tensor, "prompt dim output"]]:
+            found = {b.name: b.weights(prompts.statistics) for b in baselines if b.name != "null"}
+            found |= {"oracle": self.oracle_weights(prompts), "true": prompts.w}
+            return {name: w[..., None] for name, w in found.items()}
+
         labels = {b.name: b.label for b in baselines} | {"oracle": "ridge, true noise (optimal)"}
-        return References(labels=labels, predict=predict, tuned=baselines)
+        return References(labels=labels, predict=predict, tuned=baselines, weights=weights)
 
     def targets(self) -> tuple[Target, ...]:
         return regression_targets(self.weight_std)

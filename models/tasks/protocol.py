@@ -20,7 +20,20 @@ from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.models.words import Words
 
-__all__ = ["Examples", "GramPrompts", "Prefixes", "Prompts", "References", "Task", "Variation", "Words"]
+__all__ = [
+    "Blocks",
+    "Examples",
+    "GramPrompts",
+    "LinePrompts",
+    "LinearExamples",
+    "Prefixes",
+    "Prompts",
+    "References",
+    "States",
+    "Task",
+    "Variation",
+    "Words",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +88,44 @@ class Prefixes(Protocol):
         ...
 
 
+@runtime_checkable
+class Blocks(Examples, Protocol):
+    """Examples and queries that are the rows of a matrix [[A, C], [B, ?]]."""
+
+    A: Float[Tensor, "prompt d n"]
+    B: Float[Tensor, "prompt query n"]
+    C: Float[Tensor, "prompt d out"]
+
+
+@runtime_checkable
+class LinearExamples(Examples, Protocol):
+    """Examples y_i = <w, x_i> + noise of level sigma, and one query x_t."""
+
+    x: Float[Tensor, "prompt context dim"]
+    y: Float[Tensor, "prompt context"]
+    x_query: Float[Tensor, "prompt dim"]
+    w: Float[Tensor, "prompt dim"]
+    sigma: Float[Tensor, " prompt"]
+
+
+@runtime_checkable
+class States(Prompts, Protocol):
+    """Sequences s_0 .. s_T; the next state is to be predicted."""
+
+    states: Float[Tensor, "prompt time dim"]
+
+
+@runtime_checkable
+class LinePrompts(Prompts, Protocol):
+    """Points (x_i, y_i) of a line, x and y being numbers, and one query."""
+
+    x: Float[Tensor, "prompt context"]
+    y: Float[Tensor, "prompt context"]
+    x_query: Float[Tensor, " prompt"]
+
+    def least_squares(self) -> Any: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class References:
     """Predictors that a network stands beside: "null" (predicting zero), "oracle" (the best possible) and classical
@@ -83,6 +134,7 @@ class References:
     labels: Mapping[str, str]
     predict: Callable[[Any], Mapping[str, Float[Tensor, "prompt output"]]]
     tuned: Any = None  # what was tuned for the task, for those who ask for more than predictions
+    weights: Callable[[Any], Mapping[str, Float[Tensor, "prompt dim output"]]] | None = None  # of those that have some
 
 
 @dataclass(frozen=True, kw_only=True)

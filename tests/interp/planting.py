@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from interp.algebra.gauge import LiveCoordinates
+from interp.algebra.linear_prompts import gram_prompts
+from interp.algebra.sensitivity import predict
 from interp.checkpoints.opening import Checkpoint
+from interp.families.omegas import OmegaFamily, OmegaFit
+from interp.families.parametrisations import BasisParametrisation
+from interp.identify.estimates import Estimate
+from interp.identify.family import FAMILIES
+from interp.identify.score import Score
 from interp.models.specification import ModelSpec
+from interp.models.tasks import RegressionPrompts
 from interp.models.transformer import LinearTransformer
 
 OMEGAS = ("xx", "xy", "yx", "yy")
@@ -169,3 +178,31 @@ def random_dense(seed: int, layers: int, dim: int, size: float = 1.0) -> LinearT
     P, Q = torch.randn(2, layers, 2, dim + 1, dim + 1, generator=generator, dtype=torch.float64)
     factor = size / (2 * dim) ** 0.5 / (dim + 1) ** 0.5
     return LinearTransformer(spec=spec_for(dim, 2 * dim), P=factor * P, Q=factor * Q / dim**0.5)
+
+
+NOBODY = Score(fidelity=None, interval=(None, None))
+
+
+def omega_fit(
+    name: str,
+    spec: ModelSpec,
+    live: LiveCoordinates,
+    scale: float,
+    output: Estimate,
+    fit: Estimate | None = None,
+    score: Score = NOBODY,
+) -> OmegaFit:
+    """A fit of one of the omega families with given estimates."""
+    family = FAMILIES[name]
+    assert isinstance(family, OmegaFamily)
+    parametrisation = BasisParametrisation.of(family.maps, spec, live, scale)
+    fit = output if fit is None else fit
+
+    def run(prompts: RegressionPrompts) -> Tensor:
+        scaled = replace(parametrisation, scale=spec.attention.factor(prompts.context))
+        return predict(scaled.build(fit.theta), gram_prompts(prompts, spec))
+
+    return OmegaFit(
+        family=family, parameters=sum(parametrisation.sizes), parametrisation=parametrisation, output=output, fit=fit,
+        prediction=torch.zeros(0, 1), predict=run, score=score,
+    )  # fmt: skip

@@ -34,7 +34,7 @@ def test_constructed_algorithms_are_emitted(model: LinearTransformer, kind: type
     checkpoint = planting.checkpoint(model)
     found = recognize(checkpoint, PROMPTS, 0)
     assert found is not None
-    made = certify(checkpoint, found, PROMPTS, 0, None, 5)
+    made = certify(found, PROMPTS, None)
     algorithm = made.recovered
     assert isinstance(algorithm, kind)
     if isinstance(algorithm, RecoveredForm):

@@ -23,7 +23,7 @@ def test_planted_eagle_is_emitted(regime: str) -> None:
     checkpoint = planting.checkpoint(model)
     found = recognize(checkpoint, PROMPTS, 0)
     assert found is not None
-    made = certify(checkpoint, found, PROMPTS, 0, None, 5)
+    made = certify(found, PROMPTS, None)
     algorithm = made.recovered
     assert isinstance(algorithm, RecoveredCompletion) and algorithm.algorithm == "eagle"
     assert (bool(algorithm.machines), bool(algorithm.sketches)) == (regime == "machines", regime == "sketch")

@@ -41,7 +41,7 @@ def test_planted_algorithms_are_emitted(model: LinearTransformer, kind: type) ->
     checkpoint = planting.checkpoint(model)
     found = recognize(checkpoint, SEQUENCES, 0)
     assert found is not None
-    made = certify(checkpoint, found, SEQUENCES, 0, None, 5)
+    made = certify(found, SEQUENCES, None)
     assert isinstance(made.recovered, kind)
     for entry in made.disagreements:
         if entry.skipped is None:

@@ -8,8 +8,9 @@ import torch
 
 from interp.algebra.basis import BlockMap, omega_maps, trace_maps
 from interp.algebra.gauge import live_coordinates
-from interp.families.omegas import BasisFamily
-from interp.identify.estimates import Prompts, output_estimate, predict, refit, sensitivities
+from interp.algebra.sensitivity import Prompts, predict, sensitivities
+from interp.families.parametrisations import BasisParametrisation
+from interp.identify.estimates import output_estimate, refit
 from interp.models.gram import head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
@@ -22,7 +23,7 @@ def on_prompts(model, count, seed):
 
 def diag_family(model, network, prompts):
     live = live_coordinates(network, prompts.gram[:32], prompts.query[:32], prompts.readout)
-    return BasisFamily.named("diag", model.spec, live, network.scale)
+    return BasisParametrisation.of(planting.OMEGAS, model.spec, live, network.scale)
 
 
 def test_planted_omegas_are_recovered_by_output_and_by_refit():
@@ -46,7 +47,7 @@ def test_vector_labels_and_several_queries_are_recovered():
     tokens = torch.randn(150, 12, 5, generator=generator, dtype=torch.float64)
     context, query = tokens[:, :10], tokens[:, 10:]
     prompts = Prompts(context.mT @ context, query, (3, 4), -1)
-    family = BasisFamily(maps, ((True,) * 8,) * 2, scale=1.0, residual=1.0)
+    family = BasisParametrisation(maps, ((True,) * 8,) * 2, scale=1.0, residual=1.0)
     truth = -0.02 * (0.5 + torch.rand(16, generator=generator, dtype=torch.float64))
     network = family.build(truth)
     sensed = sensitivities(network, prompts)
@@ -114,7 +115,7 @@ def test_a_map_given_twice_shares_its_coefficient():
     planted = planting.random_planted(3, layers=2, subset=("yx",), largest=5)
     network, prompts = on_prompts(planted.model, 200, 1)
     x, y = planted.model.spec.channels
-    twice = BasisFamily((BlockMap("yx", y, x), BlockMap("again", y, x)), ((True, True),) * 2, 1.0, 1.0)
+    twice = BasisParametrisation((BlockMap("yx", y, x), BlockMap("again", y, x)), ((True, True),) * 2, 1.0, 1.0)
     found = output_estimate(twice, network, sensitivities(network, prompts))
     assert not any(found.determined)
 

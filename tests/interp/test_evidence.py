@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import planting
 import pytest
 import torch
 from torch import Tensor
 
 from interp.evidence.implicit_weights import implicit_models
-from interp.identify.losses import Panel, affordable_prompts, labels_of, solves_task, squared_errors, summarise
+from interp.identify.losses import affordable_prompts, measure_losses, solves_task, summarise
+from interp.identify.run import Run
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import RegressionPrompts, task_of
 from interp.models.transformer import LinearTransformer
@@ -45,7 +44,9 @@ def implicit(model: LinearTransformer, prompts: RegressionPrompts, *baselines: B
     grams = prompts.grams(model.spec)
     trajectory = forward(head_layers(model, CONTEXT), grams.gram, grams.query)
     linearity = [1.0] * (model.layers + 1)
-    return implicit_models(trajectory, model.spec, TASK, prompts, baselines, linearity)
+    references = {b.name: b.weights(prompts.statistics)[..., None] for b in baselines}
+    references |= {"oracle": TASK.oracle_weights(prompts)[..., None], "true": prompts.w[..., None]}
+    return implicit_models(trajectory, model.spec, references, linearity)
 
 
 def test_gradient_descent_holds_the_weights_of_gradient_descent() -> None:
@@ -94,40 +95,38 @@ def test_a_network_that_overflows_has_no_distance() -> None:
     assert found.distance["gd-1"] is None and found.distance_stderr["gd-1"] is None
 
 
-def panel(**predictors: float) -> Panel:
-    """Predictors that scale the target: 1 is exact, 0 predicts zero."""
+def test_losses_are_means_over_fresh_prompts_with_paired_excess(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two chunks, which are no repeats of one another, against the targets drawn here."""
+    monkeypatch.setattr("interp.identify.losses.CHUNK", 96)
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
+    drawn: list[RegressionPrompts] = []
+    sample = type(TASK).sample
 
-    def predict(prompts: RegressionPrompts) -> Mapping[str, Tensor]:
-        target = prompts.target.flatten(1)
-        return {name: factor * target for name, factor in predictors.items()}
+    def watched(task: object, count: int, seed: int) -> RegressionPrompts:
+        drawn.append(sample(task, count, seed))
+        return drawn[-1]
 
-    return Panel(labels={name: f"the {name}" for name in predictors}, predict=predict)
-
-
-def test_losses_are_means_over_fresh_prompts_with_paired_excess() -> None:
-    drawn: list[tuple[int, int]] = []
-
-    def draw(count: int, seed: int) -> RegressionPrompts:
-        drawn.append((count, seed))
-        return TASK.sample(count, seed)
-
-    panels = [panel(null=0.0, oracle=0.9), panel(network=0.5)]
-    squares = squared_errors(draw, panels, 4096 + 100, 10**6, seed=7)
-    assert [count for count, _ in drawn] == [4096, 100]
-    assert len({seed for _, seed in drawn}) == 2  # chunks are not repeats of one another
-    target = torch.cat([TASK.sample(count, seed).target.flatten() for count, seed in drawn])
-    for name, factor in (("null", 0.0), ("oracle", 0.9), ("network", 0.5)):
-        torch.testing.assert_close(squares[name], ((1 - factor) * target) ** 2)
-
-    rows = {row.name: row for row in summarise(labels_of(panels), squares)}
-    assert list(rows) == ["null", "oracle", "network"] and rows["network"].label == "the network"
-    spread = float(target.square().std()) / 4196**0.5
-    assert rows["network"].mse == pytest.approx(0.25 * float(target.square().mean()))
-    assert rows["network"].stderr == pytest.approx(0.25 * spread)
-    # The excess is paired: its error is that of the differences, not of the two losses.
-    assert rows["network"].excess == pytest.approx((0.25 - 0.01) * float(target.square().mean()))
-    assert rows["network"].excess_stderr == pytest.approx((0.25 - 0.01) * spread)
-    assert (rows["oracle"].excess, rows["oracle"].excess_stderr) == (0.0, 0.0)
+    run = Run.of(planting.checkpoint(gd_network(1)), 256, 3)
+    assert run.network.held_out.drawn.count == 128 and run.references.labels["oracle"]
+    monkeypatch.setattr(type(TASK), "sample", watched)
+    losses = measure_losses(run, None)
+    assert [prompts.count for prompts in drawn] == [96, 32]
+    assert not bool(torch.isin(drawn[1].w, drawn[0].w).any())
+    target = torch.cat([prompts.target.flatten() for prompts in drawn])
+    best = torch.cat([TASK.oracle(prompts).flatten() for prompts in drawn])
+    w = torch.cat([STEP * torch.einsum("nci,nc->ni", p.x, p.y) for p in drawn])
+    own = (w * torch.cat([p.x_query for p in drawn])).sum(-1)
+    squares = {"null": target**2, "oracle": (best - target) ** 2, "network": (own - target) ** 2}
+    rows = {row.name: row for row in losses.rows}
+    for name, expected in squares.items():
+        torch.testing.assert_close(losses.squares[name], expected)
+        assert rows[name].mse == pytest.approx(float(expected.mean()))
+        assert rows[name].stderr == pytest.approx(float(expected.std()) / 128**0.5)
+        # The excess is paired: its error is that of the differences, not of the two losses.
+        excess = expected - squares["oracle"]
+        assert rows[name].excess == pytest.approx(float(excess.mean()))
+        assert rows[name].excess_stderr == pytest.approx(float(excess.std()) / 128**0.5)
+    torch.testing.assert_close(losses.squares["layer-0"], squares["null"])
 
 
 def test_worst_prompts_do_not_decide_the_trimmed_mean() -> None:
@@ -141,8 +140,8 @@ def test_worst_prompts_do_not_decide_the_trimmed_mean() -> None:
 
 
 def test_a_loss_that_overflows_is_none() -> None:
-    panels = [panel(oracle=1.0, network=1e200)]
-    (_, network) = summarise(labels_of(panels), squared_errors(TASK.sample, panels, 10, 10**6, seed=0))
+    huge = torch.full((10,), float("inf"), dtype=torch.float64)
+    (_, network) = summarise({"oracle": "o", "network": "n"}, {"oracle": 0 * torch.ones_like(huge), "network": huge})
     assert (network.mse, network.stderr, network.excess, network.excess_stderr) == (None, None, None, None)
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from interp.algebra.sensitivity import Prompts, Sensitivities, bounded_weights, sensitivities
 from interp.analysis import analyse
-from interp.identify.estimates import Prompts, Sensitivities, bounded_weights, sensitivities
-from interp.identify.identification import Score, bootstrap_fidelity
+from interp.identify.score import Score, bootstrap_fidelity
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.tasks import task_of
 

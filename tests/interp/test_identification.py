@@ -17,8 +17,12 @@ from interp.algebra.structure import Sketch
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
-from interp.families.omegas import BasisFamily, SketchedFamily, family
-from interp.identify.identification import Candidate, Score, choose
+from interp.families.omegas import OmegaFit
+from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
+from interp.identify.choose import choose
+from interp.identify.estimates import Estimate
+from interp.identify.family import FAMILIES
+from interp.identify.score import Score
 from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
@@ -258,15 +262,20 @@ def test_what_cannot_be_analysed_is_refused_in_one_line() -> None:
             verdict_of(model(), prompts)
 
 
-def candidate(name: str, fidelity: float | None, parameters: int, lower: float | None = None) -> Candidate:
+NOTHING = Estimate(torch.zeros(0), torch.zeros(0), (), (), 0.0)
+
+
+def candidate(name: str, fidelity: float | None, parameters: int, lower: float | None = None) -> OmegaFit:
     """A scored family of so many numbers."""
     low = fidelity if lower is None else lower
-    return Candidate(
-        family=family(name),
-        parametrisation=BasisFamily(maps=(), live=((True,) * parameters,), scale=1.0, residual=1.0),
-        output=None,
-        fit=None,
-        prediction=None,
+    return OmegaFit(
+        family=FAMILIES[name],
+        parameters=parameters,
+        parametrisation=BasisParametrisation(maps=(), live=((True,) * parameters,), scale=1.0, residual=1.0),
+        output=NOTHING,
+        fit=NOTHING,
+        prediction=torch.zeros(0, 1),
+        predict=lambda prompts: torch.zeros(0, 1),
         score=Score(fidelity=fidelity, interval=(low, fidelity)),
     )
 
@@ -354,8 +363,8 @@ def test_a_sketch_is_not_hidden_by_a_family_that_barely_passes() -> None:
 def test_what_layers_read_counts_where_it_is_plain_or_explains_more(beyond: float, fidelity: float, found: str) -> None:
     projector = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))
     sketch = Sketch((projector,), (1,), ((1.0, beyond),), (projector,))
-    structure = SketchedFamily((), ((True,),), 1.0, 1.0, ((),), sketch)
-    larger = replace(candidate("gd++ (sketched)", fidelity, 0), parametrisation=structure)
+    structure = SketchedParametrisation((), ((True,),), 1.0, 1.0, ((),), sketch)
+    larger = replace(candidate("gd++ (sketched)", fidelity, 1), parametrisation=structure)
     chosen, reasons = choose((candidate("gd++", 0.99, 1), larger))
     assert chosen is not None and chosen.family.name == found
     if beyond < 0.1 and found != "gd++":

@@ -6,15 +6,21 @@ from dataclasses import dataclass, replace
 
 import planting
 import pytest
+import torch
 
 from interp.algebra.gauge import LiveCoordinates, live_coordinates, project
-from interp.families.omegas import BasisFamily, family
-from interp.identify.estimates import Estimate, Prompts, output_estimate, predict, sensitivities
-from interp.identify.identification import Candidate, Score
-from interp.identify.recovered import describe_layers, verdict
+from interp.algebra.sensitivity import Prompts, sensitivities
+from interp.analysis import analyse
+from interp.evidence.omega_coefficients import omega_layers
+from interp.families.omegas import OmegaFit
+from interp.families.parametrisations import BasisParametrisation
+from interp.identify.estimates import Estimate, output_estimate
+from interp.identify.score import Score
+from interp.identify.verdict import score_words
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.tasks import task_of
-from interp.results import Layer, Loss, Verdict
+from interp.models.transformer import LinearTransformer
+from interp.results import Layer
 
 LAYERS = 2
 
@@ -26,7 +32,7 @@ class Setting:
     planted: planting.Planted
     network: HeadLayers
     live: LiveCoordinates
-    diag: Candidate
+    diag: OmegaFit
 
 
 @pytest.fixture(scope="module")
@@ -37,22 +43,15 @@ def setting() -> Setting:
     network = head_layers(planted.model, grams.context)
     prompts = Prompts(grams.gram, grams.query, (spec.width - 1,), -1)
     live = live_coordinates(network, prompts.gram, prompts.query, prompts.readout)
-    parametrisation = BasisFamily.named("diag", spec, live, network.scale)
+    parametrisation = BasisParametrisation.of(planting.OMEGAS, spec, live, network.scale)
     output = output_estimate(parametrisation, network, sensitivities(network, prompts))
-    diag = Candidate(
-        family=family("diag"),
-        parametrisation=parametrisation,
-        output=output,
-        fit=output,
-        prediction=predict(parametrisation.build(output.theta), prompts),
-        score=Score(fidelity=0.5, interval=(0.4, 0.6)),
-    )
+    diag = planting.omega_fit("diag", spec, live, network.scale, output, score=Score(fidelity=0.5, interval=(0.4, 0.6)))
     return Setting(planted, network, live, diag)
 
 
 def layers_with(setting: Setting, **changes: Estimate) -> tuple[Layer, ...]:
     candidate = replace(setting.diag, **changes)
-    return describe_layers(setting.network, setting.planted.model.spec, setting.live, (candidate,), None)
+    return omega_layers(setting.network, setting.planted.model.spec, setting.live, candidate)
 
 
 def test_coefficients_are_those_of_the_estimates(setting: Setting) -> None:
@@ -80,7 +79,10 @@ def test_traces_of_the_family_diag_have_a_weight_alone(setting: Setting) -> None
 def test_the_split_is_of_the_live_energy(setting: Setting) -> None:
     """Block-scalar part, what the traces add to it, and the rest; the first two by projections of their own."""
     spec, model = setting.planted.model.spec, setting.planted.model
-    families = [BasisFamily.named(name, spec, setting.live, 1.0).maps for name in ("diag", "equivariant")]
+    families = [
+        BasisParametrisation.of(names, spec, setting.live, 1.0).maps
+        for names in (planting.OMEGAS, (*planting.OMEGAS, "traces"))
+    ]
     for index, layer in enumerate(layers_with(setting)):
         block, whole = (project(model.P[index], model.Q[index], maps, setting.live, index) for maps in families)
         assert layer.split.block_scalar == pytest.approx(block.explained / block.energy)
@@ -136,56 +138,21 @@ def test_a_standard_error_beyond_the_size_is_said(setting: Setting) -> None:
     assert c.refit_stderr is None and c.undetermined is not None
 
 
-def said(candidate: Candidate | None, recognized: bool, solves: bool, **mse: float | None) -> Verdict:
-    losses = [
-        Loss(name=name, label=name, mse=value, stderr=None, excess=None, excess_stderr=None)
-        for name, value in mse.items()
-    ]
-    return verdict(candidate if recognized else None, candidate, solves, 0.8 if solves else 0.01, losses)
-
-
-def scored(candidate: Candidate, fidelity: float, low: float, high: float) -> Candidate:
-    return replace(candidate, score=Score(fidelity=fidelity, interval=(low, high)))
-
-
-def test_the_verdict_in_words(setting: Setting) -> None:
-    good = scored(setting.diag, 0.99712, 0.9962, 0.9979)
-    found = said(good, True, True, network=0.5, null=10.0, oracle=0.25)
-    assert (found.algorithm, found.recognized, found.solves_task) == ("diag", True, True)
-    assert (found.fidelity, found.fidelity_ci) == (0.99712, (0.9962, 0.9979))
-    assert found.summary.startswith("It runs diag: its predictions on fresh prompts follow x ← x + ω_xx Σ x")
-    assert "with 6 numbers to R² = 0.99712 [0.99620, 0.99790]." in found.summary
-    assert found.summary.endswith(
-        "It solves the task (mean squared error 0.5; predicting zero 10, optimum 0.25), 80 % of what the optimum gains."
-    )
-
-
-def test_what_a_reader_must_not_miss_comes_first(setting: Setting) -> None:
-    found = said(scored(setting.diag, 0.5, 0.4, 0.6), False, False, network=9.9, null=10.0, oracle=0.25)
-    assert found.summary == (
-        "Does not solve the task (mean squared error 9.9; predicting zero 10, optimum 0.25). Unrecognized: no family "
-        "explains its predictions. The closest is diag, R² = 0.500 [0.400, 0.600] on fresh prompts."
-    )
-    assert (found.algorithm, found.recognized) == ("unrecognized", False)
-
-
 @pytest.mark.parametrize(
     ("fidelity", "words"),
-    [(1.0, "R² = 1 to rounding"), (1 - 1e-11, "R² = 1 to rounding"), (1 - 3e-6, "R² = 0.99999700")],
+    [(1.0, "1 to rounding"), (1 - 1e-11, "1 to rounding"), (1 - 3e-6, "0.99999700")],
 )
-def test_fidelities_near_one_keep_their_digits(setting: Setting, fidelity: float, words: str) -> None:
-    assert (
-        words
-        in said(
-            scored(setting.diag, fidelity, fidelity, fidelity), True, True, network=1.0, null=2.0, oracle=0.5
-        ).summary
-    )
+def test_fidelities_near_one_keep_their_digits(fidelity: float, words: str) -> None:
+    assert score_words(Score(fidelity=fidelity, interval=(fidelity, fidelity))).startswith(words)
 
 
-def test_a_constant_has_its_own_sentence() -> None:
-    found = said(None, False, False, network=None)
-    assert found.summary == (
-        "Does not solve the task. Unrecognized: its prediction is constant or not finite, "
-        "so there is nothing to explain."
-    )
-    assert (found.fidelity, found.fidelity_ci) == (None, (None, None))
+@pytest.mark.parametrize(("omega_yx", "solves"), [(-0.05, True), (0.05, False)])
+def test_the_verdict_has_the_figures_of_the_task(omega_yx: float, solves: bool) -> None:
+    P, Q = planting.block_scalar_heads(torch.tensor([[0.0, 0.0, omega_yx, 0.0]], dtype=torch.float64), 3)
+    model = LinearTransformer(spec=planting.spec_for(3, 8, noise=1.0), P=P, Q=Q)
+    result = analyse(planting.checkpoint(model), 256, verdict_only=True)
+    found, rows = result.verdict, {row.name: row for row in result.evidence.losses}
+    assert (found.algorithm, found.recognized, found.solves_task) == ("gd", True, solves)
+    assert found.fidelity is not None and found.fidelity > 1 - 1e-12
+    for name in ("network", "null", "oracle"):
+        assert f"{rows[name].mse:.3g}" in found.summary

@@ -12,34 +12,30 @@ import torch
 from torch import Tensor
 
 from interp.algebra.gauge import regauged
+from interp.algebra.sensitivity import Prompts, predict
 from interp.certificate import certify, recognize
-from interp.identify.estimates import Prompts, predict
-from interp.identify.identified import Identified, Subject, identify, open_subject
-from interp.identify.recovered_algorithm import describe_recovered
+from interp.identify.choose import Choice, identify
+from interp.identify.run import Run
 from interp.models.gram import head_layers
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
 from interp.models.transformer import LinearTransformer
-from interp.provenance import seeds_of
 from interp.results import Certificate, RecoveredOmegas
 from interp.results.plain_data import from_plain, to_plain
 
 PROMPTS = 256
 
 
-def identified(model: LinearTransformer) -> tuple[Subject, Identified]:
-    subject = open_subject(planting.checkpoint(model), PROMPTS)
-    found = identify(subject, PROMPTS, seeds_of(0)[:3])
-    assert isinstance(found, Identified)
-    return subject, found
+def identified(model: LinearTransformer) -> Choice:
+    return identify(Run.of(planting.checkpoint(model), PROMPTS))
 
 
 def recovered(model: LinearTransformer) -> dict[str, Any]:
     """As the JSON document has it."""
-    subject, found = identified(model)
-    assert found.chosen is not None
-    return json.loads(json.dumps(to_plain(describe_recovered(found.chosen, subject.model.spec, subject.task))))
+    choice = identified(model)
+    assert choice.chosen is not None
+    return json.loads(json.dumps(to_plain(choice.chosen.family.recovered(choice.chosen, choice.run))))
 
 
 def run(document: dict[str, Any], X: np.ndarray, y: np.ndarray, x_query: np.ndarray) -> float:
@@ -155,7 +151,7 @@ def test_equations_without_a_residual_stream() -> None:
 def certificate(model: LinearTransformer) -> Certificate:
     found = recognize(planting.checkpoint(model), PROMPTS, 0)
     assert found is not None
-    return certify(planting.checkpoint(model), found, PROMPTS, 0, None, 5)
+    return certify(found, PROMPTS, None)
 
 
 def test_variations_are_what_they_are_called() -> None:

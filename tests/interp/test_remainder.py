@@ -11,17 +11,15 @@ from torch import Tensor
 
 from interp.algebra.basis import omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, live_coordinates, weight_tensor
+from interp.algebra.sensitivity import Prompts, predict, sensitivities
 from interp.evidence.remainder import projected, remainder_tensor, remainders
-from interp.families.omegas import BasisFamily, family
-from interp.identify.estimates import Prompts, output_estimate, predict, sensitivities
-from interp.identify.identification import Candidate, Score
+from interp.families.parametrisations import BasisParametrisation
+from interp.identify.estimates import output_estimate
 from interp.models.gram import HeadLayers, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
 from interp.results import Remainder
-
-NOBODY = Score(fidelity=None, interval=(None, None))
 
 
 def prompts_of(model: LinearTransformer, count: int, seed: int = 0) -> Prompts:
@@ -37,11 +35,9 @@ def live_of(model: LinearTransformer, layers: HeadLayers) -> LiveCoordinates:
 def described(model: LinearTransformer, count: int = 200) -> tuple[Remainder, ...]:
     layers, prompts = head_layers(model, task_of(model.spec.task).context), prompts_of(model, count)
     live = live_of(model, layers)
-    parametrisation = BasisFamily.named("diag", model.spec, live, layers.scale)
+    parametrisation = BasisParametrisation.of(planting.OMEGAS, model.spec, live, layers.scale)
     output = output_estimate(parametrisation, layers, sensitivities(layers, prompts))
-    diag = Candidate(
-        family=family("diag"), parametrisation=parametrisation, output=output, fit=None, prediction=None, score=NOBODY
-    )
+    diag = planting.omega_fit("diag", model.spec, live, layers.scale, output)
     return remainders(layers, model.spec, live, diag, prompts, predict(layers, prompts), seed=0)
 
 

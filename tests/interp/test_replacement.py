@@ -9,10 +9,10 @@ import torch
 from interp.algebra.gauge import LiveCoordinates, live_coordinates, weight_tensor
 from interp.algebra.linear_prompts import gram_prompts
 from interp.algebra.mixing import IdleLayers, MixedLayers, swapped
+from interp.algebra.sensitivity import Prompts, predict
 from interp.evidence.absorption import TensorLayers, absorption
 from interp.evidence.replacement import Bench, affordable, interpolation, layer_swaps
-from interp.families.omegas import BasisFamily
-from interp.identify.estimates import Prompts, predict
+from interp.families.parametrisations import BasisParametrisation
 from interp.models.gram import HeadLayers, forward, head_layers
 from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
@@ -30,9 +30,9 @@ def network_of(omega: torch.Tensor, heads: int = 5) -> LinearTransformer:
     return LinearTransformer(spec=planting.spec_for(4, 9, 1.0), P=P, Q=Q)
 
 
-def algorithm(model: LinearTransformer, omega: torch.Tensor) -> BasisFamily:
+def algorithm(model: LinearTransformer, omega: torch.Tensor) -> BasisParametrisation:
     everything = LiveCoordinates(maps=torch.ones(len(omega), 5, 5).bool(), channels=torch.ones(len(omega), 5).bool())
-    return BasisFamily.named("diag", model.spec, everything, 1.0)
+    return BasisParametrisation.named("diag", model.spec, everything, 1.0)
 
 
 def bench_of(model: LinearTransformer, count: int = 200) -> Bench:

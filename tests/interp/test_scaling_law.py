@@ -11,10 +11,9 @@ from torch import Tensor
 
 from interp.algebra.gauge import live_coordinates
 from interp.algebra.linear_prompts import gram_prompts
-from interp.families.omegas import BasisFamily, family
+from interp.families.parametrisations import BasisParametrisation
 from interp.families.scaling_law import MOST, Norms, _law, batch_norms, scaling_laws
 from interp.identify.estimates import Estimate
-from interp.identify.identification import Candidate, Score
 from interp.models.gram import HeadLayers
 from interp.models.tasks import MatrixCompletion
 from interp.results.completion import ScalingLaw
@@ -23,31 +22,24 @@ NORMS = torch.tensor([40.0, 9.0, 2.0, 0.5], dtype=torch.float64)
 ETA, GAMMA = 0.9, 1.7
 
 
-def gdpp(
-    planted: planting_eagle.PlantedEagle, theta: Tensor, stderr: Tensor, determined: tuple[bool, ...]
-) -> Candidate:
-    """A fit of gd++ to a planted network; the last omega_xx is not among its numbers."""
+def gdpp(planted: planting_eagle.PlantedEagle) -> BasisParametrisation:
+    """The numbers of gd++ in a planted network; the last omega_xx is not among them."""
     spec, task = planted.model.spec, planting_eagle.small_task("full")
     network = HeadLayers(P=planted.model.P, Q=planted.model.Q, scale=1.0, residual=1.0)
     prompts = gram_prompts(task.sample(64, 0), spec)
     live = live_coordinates(network, prompts.gram, prompts.query, prompts.readout)
-    fit = Estimate(theta, stderr, determined, ((),) * len(theta), 0.0)
-    return Candidate(
-        family=family("gd++"), parametrisation=BasisFamily.named("gd++", spec, live, 1.0), output=None, fit=fit,
-        prediction=None, score=Score(fidelity=1.0, interval=(1.0, 1.0)),
-    )  # fmt: skip
+    return BasisParametrisation.of(("xx", "yx"), spec, live, 1.0)
 
 
 @pytest.fixture(scope="module")
-def shape() -> BasisFamily:
+def shape() -> BasisParametrisation:
     """xx and yx of four layers."""
-    planted = planting_eagle.plant("full", seed=1, heads=1)
-    found = gdpp(planted, torch.zeros(7, dtype=torch.float64), torch.zeros(7, dtype=torch.float64), (True,) * 7)
-    assert isinstance(found.parametrisation, BasisFamily)
-    return found.parametrisation
+    return gdpp(planting_eagle.plant("full", seed=1, heads=1))
 
 
-def judged(shape: BasisFamily, factors: list[list[float]], scatter: float = 0.0, norms: Tensor = NORMS) -> ScalingLaw:
+def judged(
+    shape: BasisParametrisation, factors: list[list[float]], scatter: float = 0.0, norms: Tensor = NORMS
+) -> ScalingLaw:
     """The law for steps that are off it by ``factors`` (two rows of four), with norms that vary by ``scatter``."""
     generator = torch.Generator().manual_seed(0)
     square = norms[:, None] * (scatter * torch.randn(len(norms), 400, generator=generator, dtype=torch.float64)).exp()
@@ -56,14 +48,14 @@ def judged(shape: BasisFamily, factors: list[list[float]], scatter: float = 0.0,
     return _law(Norms("largest", square), values, 0.0 * values, torch.tensor(shape.live), shape)
 
 
-def test_steps_that_follow_the_law(shape: BasisFamily) -> None:
+def test_steps_that_follow_the_law(shape: BasisParametrisation) -> None:
     law = judged(shape, [[1.0] * 4] * 2)
     assert law.holds and (law.eta, law.gamma) == (pytest.approx(ETA), pytest.approx(GAMMA))
     assert law.explained == pytest.approx(1.0) and law.slope == pytest.approx(1.0) and law.spread == pytest.approx(1.0)
     assert law.points[-1].eta is None and law.points[-1].gamma == pytest.approx(GAMMA)
 
 
-def test_one_batch_is_as_far_off_as_batches_are(shape: BasisFamily) -> None:
+def test_one_batch_is_as_far_off_as_batches_are(shape: BasisParametrisation) -> None:
     """A layer may be off by more than the usual factor where batches are, and its interval says so."""
     factors = [[1.0, 1.0, 0.5, 1.0], [1.0, 1.0, 0.5, 1.0]]
     assert not judged(shape, factors).holds
@@ -76,13 +68,13 @@ def test_one_batch_is_as_far_off_as_batches_are(shape: BasisFamily) -> None:
 
 
 @pytest.mark.parametrize("scatter", [0.0, 0.3, 3.0])
-def test_a_law_that_leaves_more_than_it_says_is_none(shape: BasisFamily, scatter: float) -> None:
+def test_a_law_that_leaves_more_than_it_says_is_none(shape: BasisParametrisation, scatter: float) -> None:
     """However little is known of the norms."""
     law = judged(shape, [[1.0, 0.4, 1.0, 1.0], [0.3, 1.0, 0.2, 1.0]], scatter, NORMS.sqrt().sqrt())
     assert not law.holds and law.explained is not None and law.explained < 1.0 - MOST
 
 
-def test_where_norms_hardly_change_the_law_holds_and_says_that_equal_steps_would_too(shape: BasisFamily) -> None:
+def test_where_norms_hardly_change_the_law_holds_and_equal_steps_would_too(shape: BasisParametrisation) -> None:
     norms, off = torch.linspace(1.0, 0.9, 4, dtype=torch.float64), [[1.0, 1.2, 0.9, 1.0], [0.9, 1.1, 1.2, 1.0]]
     law = judged(shape, off, 0.2, norms)
     assert law.holds and law.explained is not None and law.explained < 1.0 - MOST
@@ -91,7 +83,7 @@ def test_where_norms_hardly_change_the_law_holds_and_says_that_equal_steps_would
     assert not judged(shape, [[1.0, 2.0, 0.5, 1.0], [0.5, 1.0, 2.0, 1.0]], 0.4, norms).holds
 
 
-def test_the_means_over_layers_come_with_their_errors(shape: BasisFamily) -> None:
+def test_the_means_over_layers_come_with_their_errors(shape: BasisParametrisation) -> None:
     """Student's interval of the logarithms, and what is not known of the norms where layers are no further apart."""
     law = judged(shape, [[1.2, 1.0, 1 / 1.2, 1.0], [1.1, 1 / 1.1, 1.1, 1 / 1.1]])
     for value, (low, high), sd, t, n in (
@@ -107,13 +99,13 @@ def test_the_means_over_layers_come_with_their_errors(shape: BasisFamily) -> Non
     assert judged(shape, [[1.0] * 4, [1.0, -1.0, 1.0, 1.0]]).eta_ci == (None, None)
 
 
-def test_equal_steps_are_no_law(shape: BasisFamily) -> None:
+def test_equal_steps_are_no_law(shape: BasisParametrisation) -> None:
     same = (NORMS / NORMS[0]).tolist()
     law = judged(shape, [same, same], scatter=3.0)
     assert not law.holds and law.why == "all layers take the same steps" and law.explained is None
 
 
-def test_a_step_in_the_wrong_direction_is_no_law(shape: BasisFamily) -> None:
+def test_a_step_in_the_wrong_direction_is_no_law(shape: BasisParametrisation) -> None:
     assert "wrong direction" in judged(shape, [[1.0] * 4, [1.0, -1.0, 1.0, 1.0]], scatter=0.3).why
 
 
@@ -129,8 +121,8 @@ def test_what_is_not_known_is_left_out(how: str) -> None:
     network = HeadLayers(P=planted.model.P, Q=planted.model.Q, scale=1.0, residual=1.0)
 
     def laws() -> ScalingLaw:
-        candidate = gdpp(planted, theta, stderr, tuple(determined))
-        return scaling_laws(candidate, network, task, planted.model.spec, 0)[0]
+        fit = Estimate(theta, stderr, tuple(determined), ((),) * len(theta), 0.0)
+        return scaling_laws(gdpp(planted), fit, network, task, planted.model.spec, 0)[0]
 
     assert not laws().holds
     if how == "not determined":
@@ -147,8 +139,6 @@ def test_what_is_not_known_is_left_out(how: str) -> None:
 def test_prompts_that_diverge_do_not_spoil_the_norms() -> None:
     planted = planting_eagle.plant("full", seed=1, heads=1)
     task, spec = planting_eagle.small_task("full"), planted.model.spec
-    nothing = torch.zeros(7, dtype=torch.float64)
-    candidate = gdpp(planted, nothing, nothing, (True,) * 7)
     wild = HeadLayers(P=1e28 * planted.model.P, Q=planted.model.Q, scale=1.0, residual=1.0)
-    for norms in batch_norms(wild, task, spec, candidate, 0):
+    for norms in batch_norms(wild, task, spec, gdpp(planted), 0):
         assert bool(torch.isfinite(norms.square).all())

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interp.evidence.sequence_evidence import Comparators
 from interp.models.tasks import LinearDynamics
 from interp.models.tasks.linear_dynamics import DYNAMICS
-from interp.solvers.next_state import PUBLISHED_ALPHA, PUBLISHED_BETA
+from interp.solvers.next_state import PUBLISHED_ALPHA, PUBLISHED_BETA, LineSearch, TunedSolvers
 
 
 @pytest.mark.parametrize("dynamics", DYNAMICS)
@@ -20,7 +19,8 @@ def test_nobody_does_better_than_the_true_dynamics(dynamics: str) -> None:
     assert bool((drawn.states.abs() <= task.limit).all())
     if dynamics == "contracting":
         assert float((drawn.W @ drawn.states[:, 0, :, None]).abs().max()) > 10 * task.limit
-    predicted = Comparators(0.01, 0.0, *steps, *steps).predict(drawn)
+    solvers = TunedSolvers(LineSearch(0.01, 0.0), *steps, *steps)
+    predicted = solvers.predict(drawn.states) | {"oracle": task.oracle(drawn)}
     losses = {name: float((value - drawn.target).square().sum(-1).mean()) for name, value in predicted.items()}
     assert min(losses, key=lambda name: losses[name]) == "oracle"
     assert losses["oracle"] <= 1.1 * task.dim * 0.01**2  # the noise, less what the clip cuts; +- 0.5 %

@@ -10,32 +10,36 @@ import pytest
 import torch
 
 from interp.algebra.gauge import LiveCoordinates
-from interp.evidence.stress import AGREES, axes, region, stress
-from interp.families.omegas import BasisFamily, family
+from interp.evidence.question import Answer
+from interp.evidence.stress import AGREES, region, stress, stress_axes
+from interp.identify.choose import Choice
 from interp.identify.estimates import Estimate
-from interp.identify.identification import Candidate, Score
-from interp.models.tasks import NoiseLaw, NoisyRegression, task_of
+from interp.identify.run import Run
+from interp.models.skipped import Skipped
+from interp.models.specification import ModelSpec
+from interp.models.tasks import NoiseLaw, NoisyRegression, Variation
 from interp.models.transformer import LinearTransformer
 from interp.results import Stress, StressPoint
 
 OMEGA = torch.tensor([[0.0, 0.0, -0.05, 0.0], [0.0, 0.0, -0.04, 0.0]], dtype=torch.float64)
-NOTHING = (None, None)
 
 
-def candidate(model: LinearTransformer, omega: torch.Tensor) -> Candidate:
-    everything = LiveCoordinates(maps=torch.ones(2, 4, 4).bool(), channels=torch.ones(2, 4).bool())
-    parametrisation = BasisFamily.named("diag", model.spec, everything, model.spec.attention.factor(8))
-    fit = Estimate(omega.flatten(), torch.zeros(8), (True,) * 8, ((),) * 8, 0.0)
-    score = Score(fidelity=None, interval=NOTHING)
-    return Candidate(
-        family=family("diag"), parametrisation=parametrisation, output=fit, fit=fit, prediction=None, score=score
-    )
-
-
-def stressed(omega: torch.Tensor, planted: torch.Tensor = OMEGA, count: int = 200, **fields: Any) -> list[Stress]:
+def stressed(
+    omega: torch.Tensor, planted: torch.Tensor = OMEGA, operations: float = 1e12, **fields: Any
+) -> list[Stress]:
+    """The algorithm ``omega`` beside the network ``planted``, at 200 prompts a point where that is affordable."""
     P, Q = planting.block_scalar_heads(planted, 3)
     model = LinearTransformer(spec=planting.spec_for(3, 8, 1.0, **fields), P=P, Q=Q)
-    return list(stress(model, candidate(model, omega), task_of(model.spec.task), count, seed=1))
+    everything = LiveCoordinates(maps=torch.ones(2, 4, 4).bool(), channels=torch.ones(2, 4).bool())
+    estimate = Estimate(omega.flatten(), torch.zeros(8), (True,) * 8, ((),) * 8, 0.0)
+    fit = planting.omega_fit("diag", model.spec, everything, model.spec.attention.factor(8), estimate)
+    run = Run.of(planting.checkpoint(model), 256, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp.evidence.stress.OPERATIONS", operations)
+        patch.setattr("interp.evidence.stress.MOST", 200)
+        answer = stress(Choice(run, ((fit.family, fit),), fit, {}), run)
+    assert isinstance(answer, Answer)
+    return list(answer.fields["evidence.stress"])
 
 
 def test_an_exact_algorithm_agrees_everywhere() -> None:
@@ -73,7 +77,7 @@ def test_a_wrong_algorithm_agrees_nowhere() -> None:
 def test_what_is_varied_and_what_is_not() -> None:
     levels = NoiseLaw(kind="choice", values=(1.0, 3.0))
     task = NoisyRegression(dim=3, context=8, noise=levels, covariance=(1.0, 2.0, 3.0))
-    found = {axis.name: axis.tasks for axis in axes(task)}
+    found = {name: [(v.value, v.trained, v.task) for v in entries] for name, entries in axes_of(task).items()}
     assert [(v, own) for v, trained, own in found["context"] if trained] == [(8.0, task)]
     assert {v for v, trained, _ in found["noise"] if trained} == {1.0, 3.0}  # the levels, not what lies between them
     for v, _, own in found["noise"]:
@@ -84,10 +88,17 @@ def test_what_is_varied_and_what_is_not() -> None:
         assert own.covariance is not None and sum(own.covariance) == pytest.approx(6.0) and trained is (v == 1)
         assert own.covariance[2] / own.covariance[0] == pytest.approx(3 * v)
     silent = NoisyRegression(dim=1, context=1, noise=NoiseLaw(kind="fixed", values=(0.0,)), weight_std=2.0)
-    found = {axis.name: axis for axis in axes(silent)}
-    assert [(v, trained) for v, trained, _ in found["noise"].tasks][:2] == [(0.0, True), (0.5, False)]
-    assert [v for v, _, _ in found["context"].tasks] == [1.0, 2.0, 4.0]
-    assert found["covariance"].tasks == () and found["covariance"].skipped is not None
+    grid = axes_of(silent)
+    assert [(v.value, v.trained) for v in grid["noise"]][:2] == [(0.0, True), (0.5, False)]
+    assert [v.value for v in grid["context"]] == [1.0, 2.0, 4.0]
+    assert [isinstance(v.task, Skipped) for v in grid["covariance"]] == [True]
+
+
+def axes_of(task: NoisyRegression) -> dict[str, list[Variation]]:
+    P, Q = planting.block_scalar_heads(OMEGA, task.dim)
+    fields = {**planting.spec_for(task.dim, task.context).to_dict(), "task": task.to_dict()}
+    model = LinearTransformer(spec=ModelSpec.from_dict(fields), P=P, Q=Q)
+    return stress_axes(Run.of(planting.checkpoint(model), 64))
 
 
 def point(value: float, upper: float | None, trained: bool = False) -> StressPoint:
@@ -116,5 +127,5 @@ def test_prompts_on_which_the_network_diverges_are_left_out_and_counted() -> Non
 
 
 def test_networks_that_would_take_too_long_are_skipped_with_the_reason() -> None:
-    for axis in stressed(OMEGA, count=10):
+    for axis in stressed(OMEGA, operations=1e5):
         assert axis.points == () and axis.agrees is None and axis.skipped is not None and "too long" in axis.skipped

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from interp.identify.sequence_identification import Subject
+from interp.identify.run import Run
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.papers.mesa_networks import subject_of
 from interp.papers.mesa_probes import EXACT, FIXED, claims, network_rows
@@ -15,11 +15,11 @@ PLACES = (5, 20)
 PROMPTS = 512
 
 
-def rows_of(name: str, subject: Subject, places: tuple[int, ...] = PLACES) -> list:
+def rows_of(name: str, subject: Run, places: tuple[int, ...] = PLACES) -> list:
     return network_rows(name, subject, places, PROMPTS, (1, 11), 0, lambda step: None)
 
 
-def subject(name: str) -> Subject:
+def subject(name: str) -> Run:
     found = subject_of(name)
     assert found is not None
     return found
@@ -62,7 +62,7 @@ def test_both_protocols_side_by_side(rows):
 def test_an_untrained_network_shows_nothing():
     trained = subject("lsa-2")
     model = untrained_models(trained.model, trained.task.sample(64, 0), [5])[0]
-    held = {row["cell"]: row["within_bar"] for row in claims(rows_of("lsa-2", Subject(model, trained.task)))}
+    held = {row["cell"]: row["within_bar"] for row in claims(rows_of("lsa-2", Run(model, trained.task)))}
     rises = [value for name, value in held.items() if "rises with depth" in name]
     assert len(rises) == len(PLACES) and not any(rises)
 

@@ -7,8 +7,9 @@ import json
 
 import pytest
 import torch
+from planting import checkpoint
 
-from interp.identify.sequence_identification import Subject
+from interp.identify.run import Run
 from interp.models.training import Recipe
 from interp.papers.mesa import Mesa
 from interp.papers.mesa_compression import network_rows
@@ -69,7 +70,7 @@ def test_a_training_that_lies_there_is_not_done_again_and_another_is(tmp_path, n
 
 
 def test_compressions_of_a_block_scalar_network(networks):
-    rows = network_rows("tiny", Subject(networks[20].to(torch.float64), RECIPE.task), 128, 0, silent)
+    rows = network_rows("tiny", Run.of(checkpoint(networks[20])), 128, 0, silent)
     by = {(row["kind"], row.get("per_head", row.get("alpha"))): row for row in rows}
     for key in (("published", 32), ("interpolated", 0.5), ("interpolated", 0.9), ("refit", 32)):
         assert by[key]["ours"] == pytest.approx(1.0, abs=1e-6)

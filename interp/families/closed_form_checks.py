@@ -6,15 +6,15 @@ All tolerances are the named constants below. A condition that cannot be measure
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
-from interp.evidence.anatomy import DIVIDES, EXPONENT, VARIES
-from interp.identify.identification import NEGLIGIBLE, RECOGNIZED, RECOGNIZED_LOWER, TENFOLD, Score
+from interp.families.closed_form_anatomy import DIVIDES, EXPONENT, VARIES
+from interp.identify.family import Family
+from interp.identify.score import RECOGNIZED, RECOGNIZED_LOWER
 from interp.results import Check, Division, Form, Replacement, Rescaled
-from interp.solvers.line_descent import POLYNOMIAL
 
-__all__ = ["Scored", "checks", "choose_rival"]
+__all__ = ["checks"]
 
 FAR = 4.0  # factor on x and on y that is called far outside
 INVARIANT = 0.9  # fidelity that the form must keep there; gradient methods, polynomials in x, are far below 0 at 4 x
@@ -22,22 +22,26 @@ DESTROYED = 0.1  # share of the variance that a fixed map in LayerNorm's place m
 DESTROYED_BY = 10.0  # … and so many times what the form leaves
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """A gradient method beside the network: its fidelity, and the form's squared error over its own with the upper end
-    of the 95 % interval, or the same on the very prompts that it was fitted to where that speaks more for it."""
+@runtime_checkable
+class Method(Protocol):
+    """A fitted gradient method beside the closed form (``interp.families.line_descent.DescentFit``)."""
 
-    name: str
-    parameters: int
-    score: Score
-    ratio: float
-    ratio_high: float
-    on_fitted: bool = False  # whether ``ratio`` is that of the prompts it was fitted to
+    @property
+    def parameters(self) -> int: ...
+
+    @property
+    def family(self) -> Family: ...
+
+    @property
+    def ratio(self) -> float: ...
+
+    @property
+    def ratio_high(self) -> float: ...
 
 
 def checks(
     form: Form,
-    rivals: Sequence[Scored],
+    methods: Sequence[Method],
     rescaled: Sequence[Rescaled],
     divisions: Sequence[Division],
     divides: int | None,
@@ -46,7 +50,7 @@ def checks(
     """The conditions of the verdict closed-form."""
     low = form.fidelity_ci[0]
     agrees = form.fidelity is not None and low is not None and form.fidelity >= RECOGNIZED and low >= RECOGNIZED_LOWER
-    nearest = max(rivals, key=lambda r: r.ratio_high)
+    nearest = max(methods, key=lambda r: r.ratio_high)
     return (
         Check(
             name="agreement",
@@ -57,7 +61,7 @@ def checks(
         Check(
             name="nearer than gradient steps",
             passed=nearest.ratio_high < 1.0,
-            found=f"{nearest.ratio:.2g} times the squared error of the nearest, {nearest.name} "
+            found=f"{nearest.ratio:.2g} times the squared error of the nearest, {nearest.family.title} "
             f"({nearest.parameters} numbers fitted; at most {nearest.ratio_high:.2g} at 97.5 %)",
             bar="less than 1 for every gradient method",
         ),
@@ -130,30 +134,3 @@ def _number(value: float | None) -> str:
     if 0 < 1 - value < 1e-3:  # not rounded to 1
         return f"{value:.{min(1 - math.floor(math.log10(1 - value)), 12)}f}"
     return f"{value:.3g}"
-
-
-def choose_rival(scored: Sequence[Scored]) -> tuple[Scored | None, Mapping[str, str]]:
-    """The gradient method that explains the network, and why each is or is not it: the smallest recognized, unless one
-    with more numbers leaves ten times less. None that the closed form, with no numbers, is surely nearer than. The
-    polynomial is no algorithm, and is never chosen."""
-    named = [s for s in sorted(scored, key=lambda s: s.parameters) if s.name != POLYNOMIAL and s.ratio_high >= 1.0]
-    chosen: Scored | None = next((s for s in named if s.score.recognized), None)
-    for candidate in named:
-        if chosen is None or candidate.parameters <= chosen.parameters:
-            continue
-        before, after = chosen.score.unexplained, candidate.score.unexplained
-        if before > NEGLIGIBLE and after * TENFOLD < before:
-            chosen = candidate
-    why = {}
-    for s in scored:
-        if s is chosen:
-            why[s.name] = "the smallest gradient method that explains the network"
-        elif s.name == POLYNOMIAL:
-            why[s.name] = "no algorithm: it contains every method of two gradient steps, as a yardstick"
-        elif s.ratio_high < 1.0:
-            why[s.name] = "the closed form is nearer to the network, though not all of its conditions hold"
-        elif not s.score.recognized:
-            why[s.name] = f"fidelity below {RECOGNIZED}"
-        else:
-            why[s.name] = "explains no more than a smaller one" if chosen is not None else ""
-    return chosen, why

@@ -6,32 +6,31 @@ fit, of all four omegas together, which shows what the family leaves out.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.families.omegas import BasisFamily, PreconditionedGD, SketchedFamily
-from interp.identify.estimates import Estimate
-from interp.identify.identification import Candidate
+from interp.families.parametrisations import BasisParametrisation, MatrixParametrisation, SketchedParametrisation
 from interp.models.specification import ModelSpec
-from interp.models.tasks import MatrixCompletion, Task
-from interp.results import RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, RecoveredOmegas, ScalingLaw
+from interp.models.tasks import Task
+from interp.results import RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, RecoveredOmegas
+from interp.stats.least_squares import Estimate
+
+if TYPE_CHECKING:
+    from interp.families.omegas import OmegaFit
 
 __all__ = ["describe_recovered"]
 
 
-def describe_recovered(
-    chosen: Candidate, spec: ModelSpec, task: Task, law: ScalingLaw | None = None
-) -> RecoveredOmegas:
-    """The chosen family, a scored one, as data; for matrix completion with what a layer sees of x, and with
-    the ``law`` that its steps follow if it is eagle."""
-    assert chosen.fit is not None
-    if isinstance(chosen.parametrisation, PreconditionedGD):
+def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bool) -> RecoveredOmegas:
+    """The chosen family as data; where ``blocks`` of a matrix are completed with what a layer sees of x, and
+    with the law that its steps follow if it is eagle."""
+    if isinstance(chosen.parametrisation, MatrixParametrisation):
         layers = _matrices(chosen.parametrisation, chosen.fit)
     else:
-        assert isinstance(chosen.parametrisation, BasisFamily)
+        assert isinstance(chosen.parametrisation, BasisParametrisation)
         layers = _coefficients(chosen.parametrisation, chosen.fit)
     fields: dict[str, Any] = {
         "family": chosen.family.name,
@@ -44,14 +43,14 @@ def describe_recovered(
         "sign": spec.readout.sign,
         "layers": layers,
     }
-    if not isinstance(task, MatrixCompletion):
+    if not blocks:
         return RecoveredOmegas(**fields)
-    eagle = law if law is not None and law.holds else None
+    eagle = chosen.law if chosen.law is not None and chosen.law.holds else None
     return RecoveredCompletion(
         **fields,
         outputs=task.outputs,
-        algorithm="eagle" if eagle is not None else chosen.family.algorithm,
-        machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisFamily) else (),
+        algorithm=chosen.named,
+        machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisParametrisation) else (),
         sketches=_read(chosen),
         written=_written(chosen),
         eta=None if eagle is None else eagle.eta,
@@ -61,9 +60,9 @@ def describe_recovered(
     )
 
 
-def _read(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+def _read(chosen: OmegaFit) -> tuple[list[Any] | None, ...]:
     """An orthonormal basis of what every layer sees of x."""
-    if not isinstance(chosen.parametrisation, SketchedFamily):
+    if not isinstance(chosen.parametrisation, SketchedParametrisation):
         return ()
     sketch = chosen.parametrisation.sketch
     return tuple(
@@ -71,9 +70,9 @@ def _read(chosen: Candidate) -> tuple[list[Any] | None, ...]:
     )
 
 
-def _written(chosen: Candidate) -> tuple[list[Any] | None, ...]:
+def _written(chosen: OmegaFit) -> tuple[list[Any] | None, ...]:
     """The same of what it writes of x, where that is another subspace."""
-    if not isinstance(chosen.parametrisation, SketchedFamily):
+    if not isinstance(chosen.parametrisation, SketchedParametrisation):
         return ()
     sketch = chosen.parametrisation.sketch
     return tuple(
@@ -85,7 +84,7 @@ def _basis(projector: Float[Tensor, "n n"]) -> list[Any]:
     return torch.linalg.eigh(projector).eigenvectors[:, -round(float(projector.trace())) :].tolist()
 
 
-def _coefficients(family: BasisFamily, fit: Estimate) -> tuple[RecoveredLayer, ...]:
+def _coefficients(family: BasisParametrisation, fit: Estimate) -> tuple[RecoveredLayer, ...]:
     maps = [m.name for m in family.maps]
     names = [(layer, maps[k]) for layer, k in torch.nonzero(family.mask).tolist()]
     rows: list[dict[str, RecoveredCoefficient]] = [{} for _ in family.live]
@@ -102,7 +101,7 @@ def _coefficients(family: BasisFamily, fit: Estimate) -> tuple[RecoveredLayer, .
     return tuple(RecoveredLayer(index=index, coefficients=row) for index, row in enumerate(rows))
 
 
-def _matrices(family: PreconditionedGD, fit: Estimate) -> tuple[RecoveredLayer, ...]:
+def _matrices(family: MatrixParametrisation, fit: Estimate) -> tuple[RecoveredLayer, ...]:
     dim = len(family.inputs)
     shape = (family.layers, dim, dim)
     known = torch.tensor(fit.determined) & torch.isfinite(fit.stderr)

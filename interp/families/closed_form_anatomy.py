@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.evidence.passage import LayerPassage, Passage
+from interp.families.passage import LayerPassage, Passage
 from interp.models.layers import LayerNorm
 from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts

@@ -1,0 +1,144 @@
+"""revalg: block-scalar heads, P_h = p_h (x) I and Q_h = q_h (x) I on tokens of channels of one size (RevAlg-d).
+
+    e_t[a] <- e_t[a] + s sum_{b, g, e} k[a, b, g, e] sum_{j <= t} e_j[b] <e_j[g], e_t[e]>,   k = sum_h p_h[a,b] q_h[e,g]
+
+Source: von Oswald et al., arXiv 2309.05858. The numbers are those of the weights' projection where that explains the
+network, else refitted to its predictions. Fidelity is that of what the network adds to its input, so that tokens that
+start with a good guess (W_0 s_t) explain nothing by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.algebra.channels import (
+    ChannelProjection,
+    LiveChannels,
+    block_means,
+    block_weights,
+    channel_size,
+    heads_of,
+    project_channels,
+)
+from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
+from interp.families.gradient_step import GradientStep, step_sentence
+from interp.families.recovered_sequences import recovered_heads
+from interp.identify.family import Family, Fit, register_family
+from interp.identify.networks import CausalSequences
+from interp.identify.networks.causal_sequences import predict_in_chunks
+from interp.identify.run import Run
+from interp.identify.score import EXACT, NEGLIGIBLE
+from interp.models.errors import LayoutError
+from interp.models.skipped import Skipped
+from interp.models.specification import ModelSpec
+from interp.models.tasks import Prompts
+from interp.results import RecoveredAlgorithm
+
+__all__ = ["REFITTED", "BlockScalarFamily", "BlockScalarFit", "run_heads"]
+
+FEW = 64  # sequences enough for a zero pattern
+REFITTED = 256  # sequences that the numbers of the heads are fitted to
+ENOUGH = 0.01  # share of the variance that needs no refit
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockScalarFit(Fit):
+    """``heads`` run in the network's place; ``how`` they were found ("weights" or "refit"). ``published`` are the block
+    means of the network's own heads."""
+
+    live: LiveChannels
+    projections: tuple[ChannelProjection, ...]
+    heads: BlockHeads
+    how: str
+    published: BlockHeads
+
+
+def run_heads(spec: ModelSpec, heads: BlockHeads, prompts: Prompts) -> Float[Tensor, "sequence pos dim"]:
+    """The predictions of a block-scalar network."""
+    Q, P = (block_weights(value, channel_size(spec)) for value in (heads.q, heads.p))
+    return predict_in_chunks(spec, Q, P, *prompts.inputs(spec))
+
+
+class BlockScalarFamily(Family):
+    name = "revalg"
+    contains = frozenset({"gradient step"})
+    turn = 4
+    formula = "e[a] ← e[a] + Σ k[a, b, g, e] Σ_j e_j[b] ⟨e_j[g], e[e]⟩, block-scalar heads,"
+
+    def applies(self, run: Run) -> Skipped | None:
+        if not isinstance(run.network, CausalSequences):
+            return run.network.skipped or Skipped("its tokens are no causal sequence")
+        try:
+            channel_size(run.spec)
+        except LayoutError as error:
+            return Skipped(str(error))
+        return None
+
+    def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
+        network, model, spec = run.network, run.model, run.spec
+        assert isinstance(network, CausalSequences)  # it applies
+        size, fitted = channel_size(spec), network.fitted
+        live = live_channels(spec, model.Q, model.P, fitted.tokens[:FEW], size)
+        projections = tuple(
+            project_channels(P, Q, size, live.maps(layer))
+            for layer, (P, Q) in enumerate(zip(model.P, model.Q, strict=True))
+        )
+        published = BlockHeads(block_means(model.Q, size), block_means(model.P, size))
+        heads, how = BlockHeads.of([heads_of(projection.k) for projection in projections]), "weights"
+        free = free_numbers(live, model.heads)
+        counted = int(free[0].sum() + free[1].sum())
+        numbers = min(int(sum(live.maps(layer).sum() for layer in range(model.layers))), counted)
+        if fitted.unexplained(run_heads(spec, heads, fitted.drawn)) > ENOUGH:
+            # Fitted to some of the sequences, and kept if it is better on the others of this half.
+            count = min(REFITTED, fitted.drawn.count // 2)
+            refit = refit_heads(
+                spec, published, free, fitted.tokens[:count], fitted.outputs[:count], run.seeds.intervals
+            )
+            others = fitted[slice(count, None)]
+            if others.unexplained(run_heads(spec, refit.heads, others.drawn)) < others.unexplained(
+                run_heads(spec, heads, others.drawn)
+            ):
+                heads, how, numbers = refit.heads, "refit", counted
+        chosen, held_out = heads, network.held_out
+        prediction = run_heads(spec, heads, held_out.drawn).flatten(1)
+        return BlockScalarFit(
+            family=self,
+            parameters=numbers,
+            score=held_out.score(prediction, run.seeds.intervals),
+            prediction=prediction,
+            predict=lambda prompts: run_heads(spec, chosen, prompts).flatten(1),
+            also={
+                "published": (
+                    "block means of each head (published)",
+                    lambda prompts: run_heads(spec, published, prompts).flatten(1),
+                )
+            },
+            live=live,
+            projections=projections,
+            heads=heads,
+            how=how,
+            published=published,
+        )
+
+    def remark(self, fit: Fit, fits: Sequence[Fit]) -> str:
+        steps = [other for other in fits if isinstance(other.family, GradientStep) and other.recognized]
+        step = next((s for s in steps if s.score.unexplained < EXACT), steps[0] if steps else None)
+        return "" if step is None else step_sentence(step)
+
+    def improves(self, own: Fit, other: Fit) -> bool:
+        """It contains the step of gradient descent, and has the further terms of a network that is not one exactly."""
+        return not (other.score.unexplained < EXACT and own.score.unexplained > NEGLIGIBLE)
+
+    def preferred(self, own: Fit, other: Fit) -> str:
+        return "close to one step of gradient descent; revalg, which contains it, has the network's further terms"
+
+    def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:
+        assert isinstance(fit, BlockScalarFit)  # what ``fit`` returns
+        return recovered_heads(fit, run)
+
+
+register_family(BlockScalarFamily())

@@ -1,0 +1,158 @@
+"""The numbers of the omega families, as layers that are linear in them, layer by layer. The families, smallest first:
+
+    gd                  y <- y + omega_yx <alpha, x>                     one gradient step per layer (von Oswald 2022)
+    gd++                + x <- x + omega_xx Sigma x                      conditions the inputs too (versatile.md A5)
+    diag                + omega_xy, omega_yy                             all block-scalar heads (versatile.md A4)
+    equivariant         + the trace terms                                every rotation-equivariant layer
+    preconditioned-gd   y <- y + <alpha, Omega x>, Omega a d x d matrix  the answer to anisotropic inputs (Ahn et al.
+    2023)
+
+with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
+tensor K, so the factor s of the attention is not part of them; the first index is the destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from interp.algebra.basis import BasisLayers, BasisMap, LayerwiseBasis, omega_maps, trace_maps
+from interp.algebra.gauge import LiveCoordinates, project
+from interp.algebra.structure import MachineMap, Machines, Sketch, machine_maps, sketch_maps
+from interp.models.gram import HeadLayers, LayerMaps
+from interp.models.specification import ModelSpec
+
+__all__ = ["BasisParametrisation", "MatrixParametrisation", "SketchedParametrisation"]
+
+
+@dataclass(frozen=True, eq=False)
+class BasisParametrisation:
+    """Any subset of the equivariant maps; ``live[l][k]`` says which have a say in layer l."""
+
+    maps: tuple[BasisMap, ...]
+    live: tuple[tuple[bool, ...], ...]
+    scale: float
+    residual: float
+
+    @classmethod
+    def of(cls, names: Collection[str], spec: ModelSpec, live: LiveCoordinates, scale: float) -> BasisParametrisation:
+        """The maps of these names: omegas "xx", "xy", "yx", "yy", and "traces" for all trace maps."""
+        chosen: tuple[BasisMap, ...] = tuple(m for m in omega_maps(spec) if m.name in names)
+        chosen += trace_maps(spec) if "traces" in names else ()
+        layers = range(live.maps.shape[0])
+        return cls(chosen, tuple(tuple(live.of(m, i) for m in chosen) for i in layers), scale, float(spec.residual))
+
+    @classmethod
+    def on_machines(
+        cls, machines: Machines, spec: ModelSpec, live: LiveCoordinates, scale: float
+    ) -> BasisParametrisation:
+        """gd++ where every machine conditions its own inputs."""
+        maps = machine_maps(spec, machines)
+        layers = range(live.maps.shape[0])
+        return cls(maps, tuple(tuple(live.of(m, i) for m in maps) for i in layers), scale, float(spec.residual))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sum(row) for row in self.live)
+
+    @property
+    def machine_masks(self) -> tuple[Float[Tensor, "x x"], ...]:
+        """1 for two positions in x on one machine, else 0; one mask for every map that is confined to machines."""
+        return tuple(m.mask for m in self.maps if isinstance(m, MachineMap))
+
+    @property
+    def machines(self) -> tuple[tuple[int, ...], ...]:
+        """The positions in x that each machine holds; none where x is not split."""
+        return tuple(sorted({tuple(torch.nonzero(row).flatten().tolist()) for m in self.machine_masks for row in m}))
+
+    @cached_property
+    def mask(self) -> Tensor:
+        return torch.tensor(self.live)
+
+    def design(
+        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, "prompt parameter"]:
+        columns = [m.contract(gamma, gram) for m, alive in zip(self.maps, self.live[layer], strict=True) if alive]
+        return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
+
+    def table(self, theta: Float[Tensor, " parameter"]) -> Float[Tensor, "layer map"]:
+        """Parameters as a layer x map table, 0 where a coefficient is dead."""
+        out = torch.zeros(self.mask.shape, dtype=torch.float64)
+        out[self.mask] = theta
+        return out
+
+    def flatten(self, table: Float[Tensor, "layer map"]) -> Float[Tensor, " parameter"]:
+        return table[self.mask]
+
+    def by_weights(self, layers: HeadLayers, live: LiveCoordinates) -> Float[Tensor, " parameter"]:
+        """The projection of the weights of ``layers`` on the maps."""
+        rows = [
+            project(layers.P[layer], layers.Q[layer], self.maps, live, layer).coefficients
+            for layer in range(layers.layers)
+        ]
+        return self.flatten(torch.stack(rows))
+
+    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
+        return BasisLayers(self.maps, self.table(theta), self.scale, self.residual)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchedParametrisation(BasisParametrisation):
+    """gd++ that reads one subspace of x and writes another, which change from layer to layer; ``maps`` are those of the
+    first layer."""
+
+    by_layer: tuple[tuple[BasisMap, ...], ...]
+    sketch: Sketch
+
+    @classmethod
+    def on_sketch(cls, sketch: Sketch, spec: ModelSpec, live: LiveCoordinates, scale: float) -> SketchedParametrisation:
+        by_layer = sketch_maps(spec, sketch)
+        alive = tuple(tuple(live.of(m, i) for m in maps) for i, maps in enumerate(by_layer))
+        return cls(by_layer[0], alive, scale, float(spec.residual), by_layer, sketch)
+
+    def design(
+        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, "prompt parameter"]:
+        chosen = zip(self.by_layer[layer], self.live[layer], strict=True)
+        columns = [m.contract(gamma, gram) for m, alive in chosen if alive]
+        return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
+
+    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
+        return LayerwiseBasis(self.by_layer, self.table(theta), self.scale, self.residual)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixParametrisation:
+    """y <- y + <alpha, Omega_l x> with a free matrix per layer; theta is Omega flattened, layer by layer."""
+
+    inputs: Sequence[int]
+    label: int
+    width: int
+    layers: int
+    scale: float
+    residual: float
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (len(self.inputs) ** 2,) * self.layers
+
+    def design(
+        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
+    ) -> Float[Tensor, "prompt parameter"]:
+        # T[y, e] = s * sum_c Omega[c, e] G[y, c]
+        x = list(self.inputs)
+        return self.scale * (gram[:, self.label, x][:, :, None] * gamma[:, self.label, x][:, None, :]).flatten(1)
+
+    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
+        d = len(self.inputs)
+        index = torch.tensor(list(self.inputs))
+        Q = torch.zeros(self.layers, 1, self.width, self.width, dtype=theta.dtype)
+        Q[:, 0, index[:, None], index[None, :]] = theta.reshape(self.layers, d, d).mT
+        P = torch.zeros_like(Q)
+        P[..., self.label, self.label] = 1.0
+        return HeadLayers(P=P, Q=Q, scale=self.scale, residual=self.residual)

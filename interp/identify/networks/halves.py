@@ -1,0 +1,85 @@
+"""Half of the prompts with what the network predicts on them, and what all kinds of networks offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from interp.identify.score import Score, bootstrap_fidelity
+from interp.models.skipped import Skipped
+
+__all__ = ["Half", "Network"]
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """``held`` is the read-out of the tokens as they enter, which a fidelity leaves out where the tokens start with a
+    guess; prompts count in it by ``weight``."""
+
+    drawn: Any
+    prediction: Float[Tensor, "prompt output"]
+    held: Float[Tensor, "prompt output"]
+    weight: Float[Tensor, " prompt"]
+
+    @property
+    def added(self) -> Float[Tensor, "prompt output"]:
+        """What the network adds to what the tokens hold."""
+        return self.prediction - self.held
+
+    def score(self, prediction: Float[Tensor, "prompt output"], seed: int) -> Score:
+        """R^2 of another prediction's additions against the network's, resampling prompts."""
+        return bootstrap_fidelity(prediction - self.held, self.added, seed, self.weight)
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A network run on half of the prompts to fit to, and on the other half to score on."""
+
+    @property
+    def fitted(self) -> Half: ...
+
+    @property
+    def held_out(self) -> Half: ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, for people."""
+        ...
+
+    @property
+    def skipped(self) -> Skipped | None:
+        """Why no pass but the one token by token describes it."""
+        ...
+
+    def usable(self, prompts: Any) -> Bool[Tensor, " prompt"]:
+        """On which prompts the network is what it is described as."""
+        ...
+
+    def readouts(self, prompts: Any) -> Mapping[str, Float[Tensor, "prompt output"]]:
+        """The prediction, "network", and where tokens have a read-out after every layer, "layer-0" (the input) on."""
+        ...
+
+    def held(self, readouts: Mapping[str, Tensor]) -> Float[Tensor, "prompt output"]:
+        """Of these ``readouts``, what the tokens hold before the first layer and a fidelity leaves out."""
+        ...
+
+    def loss_prompts(self, prompts: int) -> int:
+        """How many prompts a table of losses is taken over."""
+        ...
+
+    @property
+    def chunk(self) -> int:
+        """How many prompts are run at a time."""
+        ...
+
+
+def rounding_is_zero(
+    added: Float[Tensor, "prompt output"], held: Float[Tensor, "prompt output"]
+) -> Float[Tensor, "prompt output"]:
+    """0 where what is added is less than rounding of what the tokens hold: nothing is fitted to that."""
+    return torch.where(added.abs() < 1e-13 * held.abs().amax().clamp_min(1e-300), 0.0, added)

@@ -1,0 +1,135 @@
+"""A network of linear layers whose tokens share their keys: one linear map of a prompt per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from interp.algebra.gauge import LiveCoordinates, beyond_rounding, live_coordinates, regauged
+from interp.algebra.linear_prompts import DIVERGED, FEWEST_KEPT, finite_and_clipped, gram_prompts
+from interp.algebra.sensitivity import LARGEST, Prompts, Sensitivities, bounded_weights, predict, sensitivities
+from interp.identify.losses import affordable_prompts
+from interp.identify.networks.halves import Half
+from interp.models.errors import UsageError
+from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
+from interp.models.skipped import Skipped
+from interp.models.tasks import Examples, Task
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["SharedHalf", "SharedKeys"]
+
+FEW = 64  # prompts enough for a zero pattern
+MEMORY = 8 * 2**30  # bytes that the intermediate matrices of a run may take
+
+
+@dataclass(frozen=True, eq=False)
+class SharedHalf(Half):
+    """Half of the prompts as Gram matrices, with the network's passage through them and its derivatives there."""
+
+    prompts: Prompts
+    sensed: Sensitivities
+
+    @property
+    def trajectory(self) -> GramTrajectory:
+        return self.sensed.trajectory
+
+    @property
+    def target(self) -> Float[Tensor, "prompt output"]:
+        return self.drawn.target.flatten(1)
+
+    @classmethod
+    def of(cls, layers: HeadLayers, drawn: Examples, model: LinearTransformer) -> SharedHalf:
+        prompts = gram_prompts(drawn, model.spec)
+        sensed = sensitivities(layers, prompts)
+        # 0 where heads that cancel leave nothing but rounding, so that no family is fitted to it.
+        told = beyond_rounding(sensed.prediction, predict(regauged(layers), prompts))
+        sensed = replace(sensed, prediction=torch.where(told, sensed.prediction, 0.0))
+        nothing = torch.zeros_like(sensed.prediction)
+        return cls(drawn, sensed.prediction, nothing, bounded_weights(layers, sensed), prompts, sensed)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedKeys:
+    """See ``Network``. ``layers`` are the maps for the number of examples of the task, ``live`` what of their weights
+    has a say."""
+
+    model: LinearTransformer
+    task: Task
+    layers: HeadLayers
+    live: LiveCoordinates
+    fitted: SharedHalf
+    held_out: SharedHalf
+    notes: tuple[str, ...]
+    skipped: Skipped | None = None
+
+    @classmethod
+    def of(cls, model: LinearTransformer, task: Task, prompts: int, seeds: Sequence[int]) -> SharedKeys | Skipped:
+        if model.spec.no_map is not None or model.spec.attention.keys == "causal":
+            return Skipped("its layers are not linear maps that all tokens of a prompt share")
+        _require_affordable(model, prompts)
+        drawn = [task.telling().sample(prompts // 2, seed) for seed in seeds]
+        if not isinstance(drawn[0], Examples):
+            return Skipped("its prompts are no examples and queries")
+        notes = []
+        for index, half in enumerate(drawn):
+            finite, clipped = finite_and_clipped(model, half)
+            kept = finite & ~clipped
+            left = (
+                f"{int((~finite).sum())} of {half.count} prompts diverge (beyond {DIVERGED:g}) and "
+                f"{int(clipped.sum())} meet the clip"
+            )
+            if int(kept.sum()) < FEWEST_KEPT * half.count:
+                return Skipped(f"{left}: no linear map describes the network on its own task")
+            if not bool(kept.all()):
+                drawn[index] = half[kept]
+                notes = [f"{left}; they are left out of every figure"]
+        layers = head_layers(model, task.context)
+        fitted, held_out = (SharedHalf.of(layers, half, model) for half in drawn)
+        few = fitted.prompts[:FEW]
+        exploding = int((held_out.weight < 1).sum())
+        if exploding:
+            notes.append(
+                f"{exploding} of {held_out.drawn.count} held-out prompts, where the network's prediction, or what a "
+                f"change of its layers does to it, is above {LARGEST:g} times its median, count in the fidelity as if "
+                "it were that"
+            )
+        live = live_coordinates(layers, few.gram, few.query, few.readout)
+        return cls(model, task, layers, live, fitted, held_out, tuple(notes))
+
+    def usable(self, prompts: Examples) -> Bool[Tensor, " prompt"]:
+        """Those on which no token diverges or meets the clip."""
+        finite, clipped = finite_and_clipped(self.model, prompts)
+        return finite & ~clipped
+
+    def readouts(self, prompts: Examples) -> Mapping[str, Float[Tensor, "prompt output"]]:
+        drawn = gram_prompts(prompts, self.model.spec)
+        tokens = forward(head_layers(self.model, prompts.context), drawn.gram, drawn.query).queries
+        read = {f"layer-{layer}": drawn.read(value) for layer, value in enumerate(tokens)}
+        return {"network": read[f"layer-{self.model.layers}"], **read}
+
+    def held(self, readouts: Mapping[str, Tensor]) -> Float[Tensor, "prompt output"]:
+        return torch.zeros_like(readouts["network"])
+
+    def loss_prompts(self, prompts: int) -> int:
+        model = self.model
+        return affordable_prompts(
+            model.layers, model.heads, model.spec.width, self.task.context, least=self.held_out.drawn.count
+        )
+
+    @property
+    def chunk(self) -> int:
+        return self.task.most_prompts
+
+
+def _require_affordable(model: LinearTransformer, prompts: int) -> None:
+    # Maps, Gram matrices and derivatives of every layer, with temporaries, on half of the prompts.
+    each = 4 * 8 * model.layers * model.spec.width**2
+    if prompts * each > MEMORY:
+        raise UsageError(
+            f"asked for {prompts} prompts of a model with {model.layers} layers and D = {model.spec.width}, which "
+            f"would take about {prompts * each / 2**30:.0f} GiB; use --prompts {MEMORY // each} or fewer"
+        )

@@ -1,0 +1,73 @@
+"""A network that is run token by token, because no other pass describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from interp.identify.networks.halves import Half
+from interp.models.skipped import Skipped
+from interp.models.tasks import Prompts, Task
+from interp.models.token_pass import predict
+from interp.models.transformer import LinearTransformer
+
+__all__ = ["TokenNetwork"]
+
+NUMBERS = 2**25  # attention scores of a layer at a time
+OPERATIONS = 1e10  # of the forward passes behind a table of losses, some seconds
+MOST_LOSSES, FEWEST_LOSSES = 16_384, 64  # prompts of that table
+
+
+@dataclass(frozen=True, eq=False)
+class TokenNetwork:
+    """See ``Network``. Prompts on which it diverges are part of every figure."""
+
+    model: LinearTransformer
+    task: Task
+    fitted: Half
+    held_out: Half
+    skipped: Skipped | None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, model: LinearTransformer, task: Task, prompts: int, seeds: Sequence[int], skipped: Skipped | None
+    ) -> TokenNetwork:
+        bare = cls(model, task, *(Half(None, *(torch.zeros(0, 0),) * 2, torch.zeros(0)),) * 2, skipped)
+        fitted, held_out = (bare._half(task.telling().sample(bare._affordable(prompts // 2), seed)) for seed in seeds)
+        return cls(model, task, fitted, held_out, skipped)
+
+    def _half(self, drawn: Prompts) -> Half:
+        prediction = self.readouts(drawn)["network"]
+        return Half(drawn, prediction, torch.zeros_like(prediction), torch.ones_like(prediction[:, 0]))
+
+    def usable(self, prompts: Prompts) -> Bool[Tensor, " prompt"]:
+        return torch.isfinite(self.readouts(prompts)["network"]).all(1)
+
+    @torch.no_grad()
+    def readouts(self, prompts: Prompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+        parts = [
+            predict(self.model, *prompts[slice(start, start + self.chunk)].inputs(self.model.spec)).flatten(1)
+            for start in range(0, prompts.count, self.chunk)
+        ]
+        return {"network": torch.cat(parts)}
+
+    def held(self, readouts: Mapping[str, Tensor]) -> Float[Tensor, "prompt output"]:
+        return torch.zeros_like(readouts["network"])
+
+    def loss_prompts(self, prompts: int) -> int:
+        return self._affordable(MOST_LOSSES)
+
+    @property
+    def chunk(self) -> int:
+        tokens = self.task.context + 1
+        return max(1, min(self.task.most_prompts, NUMBERS // (self.model.heads * tokens**2)))
+
+    def _affordable(self, prompts: int) -> int:
+        tokens, width = self.task.context + 1, self.model.spec.stream
+        each = 4.0 * self.model.layers * self.model.heads * (tokens * width**2 + tokens**2 * width)
+        return max(FEWEST_LOSSES, min(prompts, int(OPERATIONS / each)))

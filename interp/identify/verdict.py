@@ -1,0 +1,121 @@
+"""The verdict in figures and words, and the table of families behind it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+
+from interp.identify.family import Fit
+from interp.identify.score import Score
+from interp.models.skipped import Skipped
+from interp.results import Family, Loss, Verdict
+
+if TYPE_CHECKING:
+    from interp.identify.choose import Choice
+    from interp.identify.run import Run
+
+__all__ = ["family_rows", "score_words", "task_sentence", "verdict"]
+
+
+def family_rows(choice: Choice, run: Run) -> tuple[Family, ...]:
+    """One row per family that has something to do with this kind of network."""
+    rows = []
+    for family, fit in choice.entries:
+        if isinstance(fit, Skipped):
+            if family.applies(run) is not None:
+                continue
+            rows.append(
+                Family(
+                    name=family.title, parameters=0, fidelity=None, fidelity_ci=(None, None), mse=None, chosen=False,
+                    why=choice.why[family.name],
+                )
+            )  # fmt: skip
+            continue
+        error = float(run.task.errors(fit.prediction, run.network.held_out.drawn).mean())
+        rows.append(
+            Family(
+                name=family.title,
+                parameters=fit.parameters,
+                fidelity=fit.score.fidelity,
+                fidelity_ci=fit.score.interval,
+                mse=error if math.isfinite(error) else None,
+                chosen=fit is choice.chosen,
+                why=choice.why[family.name],
+            )
+        )
+    return tuple(rows)
+
+
+def verdict(choice: Choice, run: Run) -> Verdict:
+    """Its summary leads with what a reader must not miss."""
+    losses = choice.losses
+    solves, share = losses.solves
+    task = task_sentence(solves, share, losses.rows, run)
+    what = _what(choice, run)
+    shown = choice.closest
+    return Verdict(
+        algorithm="unrecognized" if choice.chosen is None else choice.chosen.named,
+        recognized=choice.chosen is not None,
+        solves_task=solves,
+        fidelity=None if shown is None else shown.score.fidelity,
+        fidelity_ci=(None, None) if shown is None else shown.score.interval,
+        summary=f"{what} {task}" if solves else f"{task} {what}",
+    )
+
+
+def _what(choice: Choice, run: Run) -> str:
+    prompts = f"{run.task.words.prompt}s"
+    if choice.chosen is not None:
+        return f"It runs {choice.chosen.named}: {_follows(choice.chosen, prompts)}{_remark(choice)}"
+    if choice.closest is None:
+        reason = run.network.skipped or Skipped("its prediction is constant or not finite")
+        return f"Unrecognized: {reason.reason}."
+    fit = choice.closest
+    if fit.failed and fit.score.recognized:
+        return (
+            f"Unrecognized: its predictions follow {fit.named} to R² = {score_words(fit.score)}, but not all "
+            f"conditions hold: {', '.join(fit.failed)}."
+        )
+    return (
+        f"Unrecognized: no family explains its predictions. The closest is {fit.family.title}, R² = "
+        f"{score_words(fit.score)} on fresh {prompts}."
+    )
+
+
+def _follows(fit: Fit, prompts: str) -> str:
+    numbers = f" with {fit.parameters} number{'s' * (fit.parameters != 1)}" if fit.parameters else ""
+    return f"its predictions on fresh {prompts} follow {fit.family.formula}{numbers} to R² = {score_words(fit.score)}."
+
+
+def _remark(choice: Choice) -> str:
+    chosen = choice.chosen
+    remark = "" if chosen is None else chosen.family.remark(chosen, choice.fits)
+    return f" {remark}" if remark else ""
+
+
+def task_sentence(solves: bool, share: float | None, losses: tuple[Loss, ...], run: Run) -> str:
+    """Whether it solves its task, with the errors that say so."""
+    words, known = run.task.words, {entry.name: entry.mse for entry in losses}
+    network, null, oracle = (known.get(name) for name in ("network", "null", "oracle"))
+    figures = ""
+    if network is not None and null is not None and oracle is not None:
+        optimum = "0 to rounding" if oracle < 1e-15 * null else f"{words.factor * oracle:.3g}"
+        own, zero = (f"{words.factor * value:.3g}" for value in (network, null))
+        figures = f" ({words.error} {own}; predicting zero {zero}, optimum {optimum})"
+    if not solves:
+        return f"Does not solve the task{figures}."
+    return f"It solves the task{figures}, {100 * (share or 0.0):.0f} % of what the optimum gains."
+
+
+def score_words(score: Score) -> str:
+    """A fidelity with its interval, to the digits that its distance from 1 allows."""
+    low, high = score.interval
+    fidelity = score.fidelity
+    if fidelity is None or low is None or high is None:
+        return "undefined"
+    if 1 - fidelity < 1e-10:
+        return "1 to rounding"
+    digits = max(3, 2 - int(torch.tensor(max(1 - fidelity, 1e-12)).log10().floor()))
+    return f"{fidelity:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

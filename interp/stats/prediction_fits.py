@@ -1,0 +1,37 @@
+"""Fitting the numbers of a function to predictions, where nothing is known of the function but that it is smooth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.optimize import least_squares
+from torch import Tensor
+
+__all__ = ["fit_predictions"]
+
+EVALUATIONS = 100  # of the residuals, from every start
+
+
+def fit_predictions(
+    predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
+    target: Float[Tensor, "prompt output"],
+    starts: Sequence[Float[Tensor, " parameter"]],
+) -> Float[Tensor, " parameter"]:
+    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``."""
+    size = float(target.square().mean().sqrt()) or 1.0
+
+    def residual(theta: np.ndarray) -> np.ndarray:
+        error = (predict(torch.from_numpy(theta)) - target).flatten() / size
+        return torch.nan_to_num(error, nan=1e12, posinf=1e12, neginf=-1e12).clamp(-1e12, 1e12).numpy()
+
+    def jacobian(theta: np.ndarray) -> np.ndarray:
+        rows = torch.func.jacfwd(predict)(torch.from_numpy(theta)).flatten(0, 1) / size
+        return torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+
+    fits = [
+        least_squares(residual, start.numpy(), jac=jacobian, x_scale="jac", max_nfev=EVALUATIONS) for start in starts
+    ]
+    return torch.from_numpy(min(fits, key=lambda fit: fit.cost).x)
