@@ -23,6 +23,7 @@ class IdleLayers:
 
     layers: int
     residual: float
+    scale: float = 1.0
 
     def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
         return torch.zeros_like(gram)
@@ -43,6 +44,10 @@ class MixedLayers:
     @property
     def residual(self) -> float:
         return self.one.residual
+
+    @property
+    def scale(self) -> float:
+        return self.one.scale
 
     @property
     def layers(self) -> int:
