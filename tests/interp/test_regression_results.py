@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from interp.analysis import analyse
+from interp.evidence.question import QUESTIONS
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis, Regression
@@ -22,10 +23,8 @@ def only_regression(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not at stake here and takes longest is left out; the table of losses is over fewer prompts."""
     monkeypatch.setattr("interp.identify.losses.MOST_PROMPTS", 512)
     monkeypatch.setattr("interp.identify.losses.CHUNK", 512)
-    monkeypatch.setattr("interp.analysis.describe_behaviour", lambda *_: "a test left it out")
-    monkeypatch.setattr("interp.analysis.default_probes", lambda *_: ((), None))
-    monkeypatch.setattr("interp.analysis.intervene", lambda *_: ((), (), ()))
-    monkeypatch.setattr("interp.analysis.stress", lambda *_: ())
+    for name in ("behaviour", "probes", "interventions", "stress"):
+        monkeypatch.delitem(QUESTIONS, name)
 
 
 def analysed(omega: list[list[float]], prompts: int = PROMPTS, **fields: Any) -> Analysis:

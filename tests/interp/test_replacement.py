@@ -32,7 +32,7 @@ def network_of(omega: torch.Tensor, heads: int = 5) -> LinearTransformer:
 
 def algorithm(model: LinearTransformer, omega: torch.Tensor) -> BasisParametrisation:
     everything = LiveCoordinates(maps=torch.ones(len(omega), 5, 5).bool(), channels=torch.ones(len(omega), 5).bool())
-    return BasisParametrisation.named("diag", model.spec, everything, 1.0)
+    return BasisParametrisation.of(planting.OMEGAS, model.spec, everything, 1.0)
 
 
 def bench_of(model: LinearTransformer, count: int = 200) -> Bench:

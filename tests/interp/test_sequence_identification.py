@@ -214,5 +214,5 @@ def test_what_cannot_be_identified_is_an_error(tmp_path):
     write_checkpoint(
         LinearTransformer(spec=type(spec).from_dict(other), Q=model.Q, P=model.P), tmp_path / "b.safetensors"
     )
-    with pytest.raises(LayoutError, match="'linear_dynamics'"):
+    with pytest.raises(LayoutError, match="the task needs x: 3 and y: 1"):
         analyse(open_checkpoint(str(tmp_path / "b.safetensors")), 128)

@@ -16,7 +16,7 @@ from interp.models.tasks import LinearDynamics
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis
 
-SKIPPED = "further evidence: skipped, because only the verdict was asked for"
+SKIPPED = {"further evidence": "only the verdict was asked for"}
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +41,8 @@ def descent(clip: float | None, step: float = 0.03) -> LinearTransformer:
 def test_a_clipped_network_is_said_to_solve_its_task_when_it_does(step: float, solves: bool) -> None:
     short, whole = both(descent(2.0, step))
     assert short.verdict.algorithm == "unrecognized" and short.verdict.solves_task is solves
-    words = "Solves the task" if solves else "Does not solve the task"
-    assert short.verdict.summary.startswith(words) and whole.verdict.summary.startswith(words)
-    assert {row.name for row in short.evidence.losses} == {"null", "network", "oracle"}
+    assert whole.verdict.algorithm == "unrecognized" and whole.verdict.solves_task is solves
+    assert {row.name for row in short.evidence.losses} >= {"null", "network", "oracle"}
 
 
 def test_a_network_that_diverges_does_not_solve_its_task() -> None:
@@ -62,7 +61,7 @@ def test_completion() -> None:
     short, whole = both(planting_eagle.plant("full", seed=1).model)
     assert short.verdict == whole.verdict and short.completion == whole.completion
     assert whole.evidence.swaps and not short.evidence.swaps
-    assert SKIPPED in short.evidence.notes and SKIPPED not in whole.evidence.notes
+    assert short.skipped.items() >= SKIPPED.items() and "further evidence" not in whole.skipped
 
 
 def test_causal_networks() -> None:
@@ -72,4 +71,4 @@ def test_causal_networks() -> None:
     assert short.sequences.losses == whole.sequences.losses
     for part in ("compressions", "interpolation", "objectives"):
         assert getattr(whole.sequences, part) and not getattr(short.sequences, part)
-    assert whole.probes and not short.probes and SKIPPED in short.evidence.notes
+    assert whole.probes and not short.probes and short.skipped.items() >= SKIPPED.items()

@@ -52,7 +52,7 @@ class TokenNetwork:
     def readouts(self, prompts: Prompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
         parts = [
             predict(self.model, *prompts[slice(start, start + self.chunk)].inputs(self.model.spec)).flatten(1)
-            for start in range(0, prompts.count, self.chunk)
+            for start in range(0, max(1, prompts.count), self.chunk)
         ]
         return {"network": torch.cat(parts)}
 
