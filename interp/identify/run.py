@@ -95,7 +95,8 @@ class Run:
             network = kind.of(self.model, self.task, self.prompts, (self.seeds.fitted, self.seeds.held_out))
             if not isinstance(network, Skipped):
                 return network
-            reason = reason or network
+            if reason is None or self.spec.attention.keys == "causal":  # the last kind is the one for causal keys
+                reason = network
         return TokenNetwork.of(self.model, self.task, self.prompts, (self.seeds.fitted, self.seeds.held_out), reason)
 
     @cached_property
