@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from interp.reports.numbers import DASH, interval, is_finite, listed, number
 from interp.reports.plots import (
@@ -286,11 +286,19 @@ def probe_parts(scores: Sequence[ProbeScore]) -> tuple[Section, ...]:
         name, place = f"probe-{index}", KINDS.get(group.kind, group.kind)
         if group.protocol != "sound":
             figure = _published(name, group)
-            made.append(Section(name=name, title=f"As published ({group.protocol}), from {place}", figure=figure))
+            title = f"As published ({group.protocol}), from {place}: mean squared errors"
+            made.append(Section(name=name, title=title, figure=figure, table=_by_position(group, "mse")))
             if not any(score.selectivity_ci for score in group.scores.values()):
                 continue
         figure = _map(f"{name}-map", group)
-        made.append(Section(name=figure.name, title=f"Read from {place}", figure=figure, table=_short_map(group)))
+        made.append(
+            Section(
+                name=figure.name,
+                title=f"Read from {place}",
+                figure=figure,
+                table=_by_position(group, "r2") if len(group.positions) > 1 else None,
+            )
+        )
         figure = _against_depth(f"{name}-depth", group)
         short = figure.table.only("target", "layers run", "R² [95 %]", "above untrained", "inputs", "shuffled")
         title = f"By depth, from {place}, at {where_text(group.last, group.kind)}"
@@ -406,21 +414,18 @@ def _heat(
     return heat_map(name, values, hover, columns, names, cells=cells, cell_size=9 if narrow else 12, **more)
 
 
-def _short_map(group: ProbeGroup) -> Table | None:
-    """R² by position, where there are several."""
-    if len(group.positions) < 2:
-        return None
+def _by_position(group: ProbeGroup, field: Literal["r2", "mse"]) -> Table:
+    def cell(score: ProbeScore | None) -> str:
+        value = None if score is None else getattr(score, field)
+        return number(value, 3) if field == "mse" else f"{value:z.2f}" if is_finite(value) else DASH
+
     rows = [
-        (target, str(layer), *(_share(group.scores.get((target, layer, p))) for p in group.positions))
+        (target, str(layer), *(cell(group.scores.get((target, layer, p))) for p in group.positions))
         for target in group.targets
         for layer in group.layers
     ]
     tokens = ("query" if p is None else f"t={p}" for p in group.positions)
     return Table(header=("target", "layers run", *tokens), rows=tuple(rows))
-
-
-def _share(score: ProbeScore | None) -> str:
-    return f"{score.r2:z.2f}" if score is not None and is_finite(score.r2) else DASH
 
 
 # --- curves ---------------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_weights_that_cannot_be_drawn_say_why(weights: Weights, why: str) -> Non
 def test_preconditioned_descent_has_a_formula_and_its_matrices() -> None:
     analysis = synthetic_analyses.preconditioned()
     words = Page(render_report(analysis).text).words
-    assert "⟨α, Ω0 x⟩" in words
+    assert all(f"⟨α, Ω{layer} x⟩" in words for layer in range(2))
     for entry in analysis.preconditioners:
         assert estimate(entry.refit[0][0], entry.refit_stderr[0][0]) in words
 
