@@ -13,7 +13,7 @@ __all__ = ["typeset"]
 
 _SYMBOLS = re.compile(  # in text that is escaped already
     r"(?P<greek>[ωτ])_(?P<channels>[a-z]+(?::[a-z]+)?)"
-    r"|\b(?P<symbol>[A-Za-zΣΩ]|state|previous|query)_(?:\{(?P<index>[\w+-]{1,8})\}|(?P<letter>[jktil]|μ+)(?!\w))"
+    r"|\b(?P<symbol>[A-Za-zΣΩ]|state|previous|query)_(?:\{(?P<index>[\w+-]{1,8})\}|(?P<letter>[jktil]|\d|μ+)(?!\w))"
     r"|(?<=[\w)>}])\^(?P<exponent>-?\d+|T|\?)(?!\w)"
     r"|&lt;(?P<left>\w+), (?P<right>\w+)&gt;"
     r"|(?<![\w.&;#/-])(?P<mantissa>-?\d+(?:\.\d+)?|\([^()]*\))e(?P<power>[+-]?\d+)(?![\w.]*\w)"

@@ -45,8 +45,8 @@ CONTROLS = {
     "untrained": Series(
         key="untrained", label="untrained models", colour="var(--series-2)", symbol="square", dash="dash"
     ),
-    "inputs": Series(key="inputs", label="inputs alone", colour="var(--series-3)", symbol="line"),
     "shuffled": Series(key="shuffled", label="shuffled targets", colour="var(--series-4)", symbol="x", dash="dot"),
+    "inputs": Series(key="inputs", label="inputs alone", colour="var(--series-3)", symbol="line"),
 }
 _LOWEST = -0.25  # R^2 below it is drawn at the edge
 _GREEK = {"lambda": "λ", "sigma": "σ", "tau": "τ", "Sigma": "Σ"}

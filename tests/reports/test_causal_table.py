@@ -37,7 +37,7 @@ def shown(*rows: Transplant | Erasure) -> str:
 
 def test_figures_stand_beside_their_intervals_and_controls() -> None:
     text = shown(MOVED, ERASED)
-    for part in ("0.987 [0.970, 0.990]", "2e-29", "511/512", "0.61", "0.00", "0.46 [0.39, 0.53]", "(the query)"):
+    for part in ("0.987 [0.970, 0.990]", "2e-29", "511/512", "0.61", "0.00", "0.46 [0.39, 0.53]", "the query"):
         assert part in text, part
 
 
