@@ -13,8 +13,8 @@ __all__ = ["typeset"]
 
 _SYMBOLS = re.compile(  # in text that is escaped already
     r"(?P<greek>[ωτ])_(?P<channels>[a-z]+(?::[a-z]+)?)"
-    r"|\b(?P<symbol>[A-Za-zΣΩ]|state|previous|query)_(?:\{(?P<index>[\w+-]{1,8})\}|(?P<letter>[jktil]|\d|μ+)(?!\w))"
-    r"|(?<=[\w)>}])\^(?P<exponent>-?\d+|T|\?)(?!\w)"
+    r"|(?<![A-Za-z0-9_])(?P<symbol>[A-Za-zΣΩ∑]|state|previous|query)_(?:\{(?P<index>[\w+-]{1,8})\}|(?P<letter>[jktil]|\d|μ+)(?![A-Za-z0-9_]))"
+    r"|(?<=[\w)>}\]])\^(?P<exponent>-?\d+|T|\?)(?!\w)"
     r"|&lt;(?P<left>\w+), (?P<right>\w+)&gt;"
     r"|(?<![\w.&;#/-])(?P<mantissa>-?\d+(?:\.\d+)?|\([^()]*\))e(?P<power>[+-]?\d+)(?![\w.]*\w)"
 )

@@ -39,12 +39,12 @@ _FACTORS = {
 @section("algorithm", title="the recovered algorithm", where="algorithm")
 def algorithm(analysis: Analysis) -> Iterator[Section | Skipped]:
     recovered, form = analysis.recovered, analysis.closed_form
-    title = "The recovered algorithm (layers count from 0)"
+    title = "The update of every layer (layers count from 0)"
     if form is not None and form.formula:
         names = f"{', u the query' * ('u' in form.formula)}{' and h its leverage' * ('h' in form.formula)}"
         over = "with means x̄, ȳ, the variance V of x and its covariance C with y, all over the examples of the prompt"
         notes = (f"{over}{names}; no number in it was fitted",)
-        yield Section(name="formula", title=title, formula=(form.formula,), notes=notes)
+        yield Section(name="formula", title="Its formula", formula=(form.formula,), notes=notes)
     elif recovered is not None:
         numbers = [(layer, term) for layer, term in recovered.terms() if term.number is not None]
         columns = {

@@ -246,6 +246,8 @@ def test_channels_of_one_size_have_diagonals_between_them():
         ),
         ("(s_{t-1}, s_t)", "(s<sub>t−1</sub>, s<sub>t</sub>)"),
         ("out += state <previous, query>", "out += state ⟨previous, query⟩"),
+        ("Σ = s ∑_j y_j² e_j[g]^T", "Σ = s ∑<sub>j</sub> y<sub>j</sub>² e<sub>j</sub>[g]<sup>T</sup>"),
+        ("⟨α, Ω_0 x⟩", "⟨α, Ω<sub>0</sub> x⟩"),
         ("the sum of s_j s_j^T", "the sum of s<sub>j</sub> s<sub>j</sub><sup>T</sup>"),
         ("(S_{t-1} S_{t-1}^T)^-1 s_t", "(S<sub>t−1</sub> S<sub>t−1</sub><sup>T</sup>)<sup>−1</sup> s<sub>t</sub>"),
         ("state_j times previous_j", "state<sub>j</sub> times previous<sub>j</sub>"),
