@@ -20,7 +20,8 @@ from interp.models.tasks.protocol import (
 )
 from interp.models.tasks.registry import TASKS, register_task, task_of
 from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, SimpleRegression
-from interp.models.tasks.targets import KINDS, Target, find_targets, register_target, target_names, targets_of
+from interp.models.tasks.target import KINDS, Target
+from interp.models.tasks.targets import find_targets, register_target, target_names, targets_of
 
 __all__ = [
     "KINDS",

@@ -37,7 +37,7 @@ from interp.models.tasks.protocol import (
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.regression_targets import regression_targets
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.baselines import regression_baselines
 from interp.solvers.statistics import RegressionStatistics

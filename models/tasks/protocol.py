@@ -16,7 +16,7 @@ from torch import Tensor
 
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.models.words import Words
 
