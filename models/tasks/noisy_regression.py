@@ -94,6 +94,10 @@ class RegressionPrompts:
         """The first ``position`` examples, with the input of the next one as the query."""
         return replace(self, x=self.x[:, :position], y=self.y[:, :position], x_query=self.x[:, position])
 
+    def asking(self, x_query: Float[Tensor, "prompt dim"]) -> RegressionPrompts:
+        """The same examples with another query."""
+        return replace(self, x_query=x_query)
+
     def grams(self, spec: ModelSpec) -> GramPrompts:
         """Gram matrices of the keys; with keys = "all" the query token is one of them."""
         context, query = self.inputs(spec)
