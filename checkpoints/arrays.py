@@ -25,7 +25,7 @@ from torch import Tensor
 
 from interp.checkpoints.locating import LIMIT, beginning, shown
 from interp.checkpoints.torch_archive import read_tensors
-from interp.models.errors import LayoutError, UnreadableFile, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, did_you_mean
 
 __all__ = ["FLOATS", "ArrayFile", "ArrayInfo", "file_sha256", "scan"]
 

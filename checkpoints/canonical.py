@@ -18,8 +18,8 @@ import safetensors.torch
 import torch
 
 from interp.checkpoints.arrays import FLOATS, ArrayFile, scan
+from interp.errors import LayoutError, UsageError
 from interp.models.atomic import write_atomically
-from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 

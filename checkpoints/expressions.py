@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from interp.checkpoints.grammar import Parser
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 
 __all__ = ["BoundExpression", "WeightExpression", "parse_weights"]
 

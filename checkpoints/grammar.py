@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 
 __all__ = ["Parser", "number"]
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from interp.checkpoints.arrays import FLOATS, ArrayFile
 from interp.checkpoints.expressions import BoundExpression, WeightExpression, parse_weights
 from interp.checkpoints.grammar import number
-from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 

@@ -11,7 +11,7 @@ from interp.checkpoints.arrays import ArrayFile, file_sha256, scan
 from interp.checkpoints.canonical import CanonicalHeader, canonical_header
 from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
 from interp.checkpoints.locating import locate
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 

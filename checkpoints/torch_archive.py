@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interp.models.errors import UnreadableFile
+from interp.errors import UnreadableFile
 
 __all__ = ["WRAPPERS", "read_tensors"]
 

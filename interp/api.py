@@ -16,8 +16,8 @@ from interp.analysis import analyse as _analyse
 from interp.certificate import certify, recognize
 from interp.checkpoints.opening import Checkpoint
 from interp.checkpoints.opening import open_checkpoint as _open_checkpoint
+from interp.errors import CheckFailed, LayoutError
 from interp.evidence.probing import probe_checkpoint
-from interp.models.errors import CheckFailed, LayoutError
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import Examples, task_of
 from interp.reports.emit import emitted

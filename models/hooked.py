@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint, LensHandle
 
-from interp.models.errors import UsageError, did_you_mean
+from interp.errors import UsageError, did_you_mean
 from interp.models.hook_points import (
     ActivationCache,
     CheckedHookPoint,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.layers import (
     LAYERS,
     SCALES,

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UnreadableFile, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, did_you_mean
 from interp.models.specification import ModelSpec
 
 __all__ = ["LinearTransformer"]

@@ -36,7 +36,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import Prompts, Target
 from interp.models.transformer import LinearTransformer

@@ -30,8 +30,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
+from interp.errors import UnreadableFile, UsageError
 from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError
 
 __all__ = ["Moments", "along", "group_of", "select", "shared"]
 

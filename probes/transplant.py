@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec

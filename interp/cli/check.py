@@ -9,7 +9,7 @@ import sys
 import click
 
 from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import CheckFailed, UsageError
+from interp.errors import CheckFailed, UsageError
 
 __all__ = ["command"]
 

@@ -11,7 +11,7 @@ import click
 
 from interp.cli.explore import open_page
 from interp.cli.running import expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 __all__ = ["command"]
 

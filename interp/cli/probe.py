@@ -18,7 +18,7 @@ from interp.cli.running import (
     use_one_thread,
     write_tables,
 )
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 __all__ = ["command", "numbers"]
 

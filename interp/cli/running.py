@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from interp.cli.running import (
     use_one_thread,
     write_tables,
 )
-from interp.models.errors import LayoutError, SweepFailed, UnreadableFile
+from interp.errors import LayoutError, SweepFailed, UnreadableFile
 from interp.results import Analysis, SweepRow, to_frame
 from interp.sweep import Settings, checkpoints_of, sweep
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interp.algebra.linear_prompts import DIVERGED
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import Examples, Prompts, Target, Task
 from interp.models.transformer import LinearTransformer

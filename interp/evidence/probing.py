@@ -14,11 +14,11 @@ import numpy as np
 import torch
 
 from interp.checkpoints.opening import Checkpoint
+from interp.errors import LayoutError, UsageError
 from interp.evidence.implicit_fits import implicit_fits
 from interp.evidence.interventions import intervene
 from interp.evidence.probe_controls import CONTROLS, Controls, enough, measure_controls, score_row
 from interp.evidence.published import find_protocols
-from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import KINDS, Target, Task, find_targets, targets_of, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather

@@ -15,9 +15,9 @@ from itertools import product
 import numpy as np
 import torch
 
+from interp.errors import UsageError
 from interp.evidence.interventions import finite_prompts
 from interp.evidence.probe_controls import CONTROLS, Controls, finite, score_row
-from interp.models.errors import UsageError
 from interp.models.tasks import Target, Task
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.models.transformer import LinearTransformer

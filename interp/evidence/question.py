@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from interp.errors import UsageError
 from interp.identify.choose import Choice
 from interp.identify.run import Run
-from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.results import Section
 

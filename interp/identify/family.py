@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.errors import UsageError
 from interp.identify.score import EXACT, NEGLIGIBLE, TENFOLD, Score
-from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.models.tasks import Prompts
 from interp.results import RecoveredAlgorithm

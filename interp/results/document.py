@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 
 __all__ = ["SCHEMA", "CheckpointInfo", "require_schema"]
 

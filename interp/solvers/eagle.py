@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 __all__ = ["EagleState", "diversity", "eagle", "estimate", "machines", "random_sketches", "solve", "update"]
 

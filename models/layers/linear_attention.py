@@ -16,7 +16,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.layers.registry import Layer, Shape, Site, register_layer
 from interp.models.numbers import is_number
 

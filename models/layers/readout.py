@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.layers.registry import Layer, Shape, Site, read_table, register_layer
 from interp.models.skipped import Skipped
 

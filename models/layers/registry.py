@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.skipped import Skipped
 
 __all__ = ["LAYERS", "At", "Layer", "Shape", "Site", "Stage", "read_table", "register_layer"]

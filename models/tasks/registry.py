@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.tasks.protocol import Task
 
 __all__ = ["TASKS", "register_task", "task_of"]

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_number, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError, did_you_mean
+from interp.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from interp.models.tasks.protocol import Task

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.sparse.linalg import cg
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.solvers import (
     GradientDescent,

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 import interp.probes.moments
-from interp.models.errors import UnreadableFile, UsageError
+from interp.errors import UnreadableFile, UsageError
 from interp.probes.moments import Moments, group_of
 
 GROUPS, FEATURES, OUTPUTS = 6, 3, 2
