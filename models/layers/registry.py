@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from jaxtyping import Float
-from torch import Tensor
 
 from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.skipped import Skipped
+from interp.models.tensors import Tensor
 
 __all__ = ["LAYERS", "At", "Layer", "Shape", "Site", "Stage", "read_table", "register_layer"]
 
