@@ -14,7 +14,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -53,9 +53,9 @@ class ArrayFile:
     format: str  # "safetensors", "npy", "npz" or "torch"
     size: int  # of the file, bytes
     arrays: Mapping[str, ArrayInfo]
-    metadata: Mapping[str, str]  # of a safetensors file
-    notes: tuple[str, ...]
     reader: Callable[[str], Tensor]
+    metadata: Mapping[str, str] = field(default_factory=dict)  # of a safetensors file
+    notes: tuple[str, ...] = ()
 
     def seen(self, most: int = 12) -> str:
         """The arrays in words, for error messages: ``A float32 (3, 4), B float32 (7,)``."""
@@ -181,9 +181,7 @@ def _scan_safetensors(path: Path, label: str, size: int, start: bytes) -> ArrayF
         with safe_open(path, framework="pt") as file:
             return file.get_tensor(name)
 
-    return ArrayFile(
-        path=path, format="safetensors", size=size, arrays=arrays, metadata=metadata, notes=(), reader=read
-    )
+    return ArrayFile(path=path, format="safetensors", size=size, arrays=arrays, metadata=metadata, reader=read)
 
 
 # numpy ---------------------------------------------------------------------------------------------------------------
@@ -233,10 +231,8 @@ def _scan_npy(path: Path, label: str, size: int) -> ArrayFile:
         with open(path, "rb") as file:
             return _npy_tensor(file)
 
-    return ArrayFile(
-        path=path, format="npy", size=size, arrays={"W": info}, metadata={}, reader=read,
-        notes=("the file's single array has no name; it is called W",),
-    )  # fmt: skip
+    notes = ("the file's single array has no name; it is called W",)
+    return ArrayFile(path=path, format="npy", size=size, arrays={"W": info}, notes=notes, reader=read)
 
 
 # zip: npz and torch --------------------------------------------------------------------------------------------------
@@ -268,7 +264,7 @@ def _scan_zip(path: Path, label: str, size: int) -> ArrayFile:
 
     others = [shown(n) for n in names if not n.endswith(".npy")]
     notes = (f"left out, not arrays: {', '.join(others[:8])}",) if others else ()
-    return ArrayFile(path=path, format="npz", size=size, arrays=arrays, metadata={}, notes=notes, reader=read)
+    return ArrayFile(path=path, format="npz", size=size, arrays=arrays, notes=notes, reader=read)
 
 
 def _scan_torch(path: Path, label: str, size: int, members: list[zipfile.ZipInfo]) -> ArrayFile:
@@ -282,6 +278,4 @@ def _scan_torch(path: Path, label: str, size: int, members: list[zipfile.ZipInfo
 
     tensors, notes = read_tensors(path, label)
     arrays = {name: ArrayInfo(shape=tuple(tensor.shape), dtype=dtype_of(tensor)) for name, tensor in tensors.items()}
-    return ArrayFile(
-        path=path, format="torch", size=size, arrays=arrays, metadata={}, notes=notes, reader=tensors.__getitem__
-    )
+    return ArrayFile(path=path, format="torch", size=size, arrays=arrays, notes=notes, reader=tensors.__getitem__)

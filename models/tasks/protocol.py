@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -204,13 +203,3 @@ class Task(Protocol):
     def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Any) -> Float[Tensor, "prompt position"]:
         """The error of the task at every position that is scored: its mean is the loss."""
         ...
-
-
-def squared_errors(prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
-    """The squared error of every prompt, averaged over its outputs."""
-    return (prediction - prompts.target.flatten(1)).square().mean(1, keepdim=True)
-
-
-def single_precision(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rounded to numbers that single precision holds exactly, still in float64."""
-    return {name: value.to(torch.float32).to(torch.float64) for name, value in tensors.items()}

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
@@ -32,7 +33,16 @@ from interp.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from interp.models.tasks.protocol import Task
 
-__all__ = ["KINDS", "MOST_STEPS", "Target", "find_targets", "register_target", "target_names", "targets_of"]
+__all__ = [
+    "KINDS",
+    "MOST_STEPS",
+    "Target",
+    "chebyshev_target",
+    "find_targets",
+    "register_target",
+    "target_names",
+    "targets_of",
+]
 
 KINDS = ("token", "within-prompt", "gram")  # of probes
 MOST_STEPS = 64  # of an iteration, and of tokens to look back
@@ -65,6 +75,19 @@ class Target:
                 f"target {self.name!r} has the kinds {self.kinds!r} and {self.usual!r}, expected a name, and one or "
                 f"more of {', '.join(KINDS)}"
             )
+
+
+def chebyshev_target(inverse: str, value: Callable[[int, Any, int | None], Tensor], steps: int = 6) -> Target:
+    """``inverse``, in words, by so many steps of Chebyshev iteration (six in the mesa paper): ``value(steps, prompts,
+    position)``."""
+    return Target(
+        name=f"chebyshev-{steps}",
+        formula=f"{inverse} by {steps} step{'s' * (steps > 1)} of Chebyshev iteration",
+        source="arXiv 2309.05858, Methods (the steps there are learned)",
+        expectation="closer to what so many layers can build than the exact inverse",
+        value=partial(value, steps),
+        numbered=partial(chebyshev_target, inverse, value),
+    )
 
 
 REGISTERED: dict[str, Target] = {}
