@@ -36,7 +36,7 @@ from interp.models.tasks import LinearExamples, Task
 from interp.models.transformer import LinearTransformer
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
-from interp.solvers import RegressionStatistics
+from interp.solvers.statistics import RegressionStatistics
 from interp.solvers.trajectories import Trajectory, tuned_trajectories
 from interp.stats.bootstrap import Interval, bootstrap, ratio, resampled_sums
 

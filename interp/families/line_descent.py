@@ -16,7 +16,7 @@ from interp.identify.score import NEGLIGIBLE, TENFOLD
 from interp.models.skipped import Skipped
 from interp.models.tasks import LinePrompts
 from interp.results import RecoveredAlgorithm, RecoveredDescent
-from interp.solvers.line_descent import POLYNOMIAL, Descent, fit_descent
+from interp.solvers.line_descent import METHODS, POLYNOMIAL, Descent, fit_descent
 
 __all__ = ["DescentFit", "LineDescent"]
 
@@ -56,10 +56,9 @@ class LineDescent(Family):
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
         fitted, held_out, keys = run.network.fitted, run.network.held_out, run.spec.attention.keys
         steps = max(2, run.model.layers)
-        made = fit_descent(fitted.drawn, keys, fitted.prediction[:, 0], steps, run.seeds.tuning, (self.label,))
-        if not made:
+        descent = fit_descent(fitted.drawn, keys, fitted.prediction[:, 0], steps, run.seeds.tuning, self.label)
+        if descent is None:
             return Skipped("it stands for methods of two steps, and the network has more layers")
-        (descent,) = made
         form = closest_form(run)
         ratios = []
         for half in (fitted, held_out):
@@ -119,5 +118,5 @@ def closest_form(run: Run) -> str:
     return min(names, key=lambda name: float(error(name)))
 
 
-for label in ("gd", "preconditioned-gd", "gd++", POLYNOMIAL):
+for label in (*METHODS, POLYNOMIAL):
     register_family(LineDescent(name=f"{label} on points", label=label))

@@ -19,6 +19,7 @@ def fit_predictions(
     predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
     target: Float[Tensor, "prompt output"],
     starts: Sequence[Float[Tensor, " parameter"]],
+    evaluations: int = EVALUATIONS,
 ) -> Float[Tensor, " parameter"]:
     """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``."""
     size = float(target.square().mean().sqrt()) or 1.0
@@ -32,6 +33,6 @@ def fit_predictions(
         return torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
     fits = [
-        least_squares(residual, start.numpy(), jac=jacobian, x_scale="jac", max_nfev=EVALUATIONS) for start in starts
+        least_squares(residual, start.numpy(), jac=jacobian, x_scale="jac", max_nfev=evaluations) for start in starts
     ]
     return torch.from_numpy(min(fits, key=lambda fit: fit.cost).x)
