@@ -66,9 +66,6 @@ class Moments:
         phi = torch.stack([torch.ones_like(x), x], -1)
         return cls(phi.mT @ phi / x.shape[1], (phi.mT @ y[..., None])[..., 0] / x.shape[1], query)
 
-    def __getitem__(self, index: slice) -> Moments:
-        return Moments(self.sigma[index], self.alpha[index], self.query[index])
-
 
 @dataclass(frozen=True, eq=False)
 class Descent:
@@ -98,12 +95,21 @@ def fit_descent(
         theta = torch.linalg.lstsq(features / scale, reference[:, None], driver="gelsd").solution[:, 0] / scale
         taken = None
     else:
-        few, target = seen[:MOST_PROMPTS], reference[:MOST_PROMPTS, None]
+        few = tuple(part[:MOST_PROMPTS] for part in (seen.sigma, seen.alpha, seen.query))
+
+        def run(theta: Tensor, *parts: Tensor) -> Tensor:
+            return _predictions(_matrices(name, theta, steps, x_unit), Moments(*parts))
+
+        def one(theta: Tensor, *parts: Tensor) -> Tensor:
+            return run(theta, *(part[None] for part in parts))[0]
+
+        rows = torch.func.vmap(torch.func.grad(one), (None, 0, 0, 0))
         theta = fit_predictions(
-            lambda t: _predictions(_matrices(name, t, steps, x_unit), few)[:, None],
-            target,
+            lambda t: run(t, *few)[:, None],
+            reference[:MOST_PROMPTS, None],
             _starts(METHODS[name] * steps, steps, seed),
             EVALUATIONS,
+            lambda t: rows(t, *few),
         )
         taken = _matrices(name, theta, steps, x_unit)
 
