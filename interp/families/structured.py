@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from interp.algebra.structure import SketchMap, find_machines, find_sketch
+from interp.algebra.structure import find_machines, find_sketch, sketch_maps
 from interp.families.omegas import ConditioningFamily, OmegaFit
 from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.identify.estimates import Parametrisation
@@ -60,11 +60,9 @@ class SketchedFamily(StructuredFamily):
 
     def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
         assert isinstance(parametrisation, SketchedParametrisation)
-        spec = network.model.spec
-        table = [
-            [m.by_weights(network.layers, layer, spec) for m in maps if isinstance(m, SketchMap)]
-            for layer, maps in enumerate(parametrisation.by_layer)
-        ]
+        layers, spec = network.layers, network.model.spec
+        by_layer = enumerate(sketch_maps(spec, parametrisation.sketch))
+        table = [[m.by_weights(layers, layer, spec) for m in maps] for layer, maps in by_layer]
         return [parametrisation.flatten(torch.tensor(table, dtype=torch.float64))]
 
     def structure_numbers(self, parametrisation: Parametrisation) -> int:

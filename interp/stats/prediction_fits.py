@@ -22,8 +22,10 @@ def fit_predictions(
     evaluations: int = EVALUATIONS,
     rows: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, " parameter"]:
-    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``. ``rows`` gives the
-    derivatives, a row for every number of the target; None: by forward differentiation."""
+    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``.
+
+    ``rows`` gives the derivatives, a row for every number of the target; None: by forward differentiation.
+    """
     size = float(target.square().mean().sqrt()) or 1.0
 
     def residual(theta: np.ndarray) -> np.ndarray:
