@@ -23,7 +23,7 @@ from torch import Tensor
 
 from interp.algebra.basis import BasisLayers, BasisMap, Matrices, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
-from interp.algebra.structure import MachineMap, Sketch, machine_maps, sketch_maps
+from interp.algebra.structure import MachineMap, Sketch, sketch_maps
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
 
@@ -53,13 +53,6 @@ class BasisParametrisation:
         """The maps of these names: omegas "xx", "xy", "yx", "yy", and "traces" for all trace maps."""
         chosen: tuple[BasisMap, ...] = tuple(m for m in omega_maps(spec) if m.name in names)
         return cls.on(chosen + (trace_maps(spec) if "traces" in names else ()), spec, live, scale)
-
-    @classmethod
-    def on_machines(
-        cls, mask: Float[Tensor, "x x"], spec: ModelSpec, live: LiveCoordinates, scale: float
-    ) -> BasisParametrisation:
-        """gd++ where every machine conditions its own inputs."""
-        return cls.on(machine_maps(spec, mask), spec, live, scale)
 
     @property
     def sizes(self) -> tuple[int, ...]:

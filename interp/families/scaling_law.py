@@ -21,7 +21,7 @@ are no law, whatever the norms do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +75,9 @@ def batch_norms(
     network: HeadLayers, task: Task, spec: ModelSpec, family: BasisParametrisation, seed: int
 ) -> tuple[Norms, ...]:
     """Every statistic, of ``BATCHES`` batches of fresh prompts. Prompts on which the network diverges are left out."""
-    views = {"": _view(family)}
-    if family.machines or isinstance(family, SketchedParametrisation):
-        views[" whole"] = _view(None)
+    views: dict[str, BasisParametrisation | None] = {"": family}
+    if family.machine_masks or isinstance(family, SketchedParametrisation):
+        views[" whole"] = None
     inputs, _ = label_indices(spec)
     found: dict[str, list[Tensor]] = {}
     for own in np.random.SeedSequence(seed).generate_state(BATCHES).tolist():
@@ -88,25 +88,21 @@ def batch_norms(
             continue
         blocks = [gram[kept][:, inputs][:, :, inputs] for gram in grams]
         for name, view in views.items():
-            square = torch.stack([torch.linalg.eigvalsh(view(i, block))[:, -1] for i, block in enumerate(blocks)])
+            square = torch.stack(
+                [torch.linalg.eigvalsh(_seen(view, i, block))[:, -1] for i, block in enumerate(blocks)]
+            )
             found.setdefault(f"largest{name}", []).append(square.amax(1))
             found.setdefault(f"mean{name}", []).append(square.mean(1))
     return tuple(Norms(name, torch.stack(rows, 1)) for name, rows in found.items())
 
 
-def _view(family: BasisParametrisation | None) -> Callable[[int, Tensor], Tensor]:
+def _seen(family: BasisParametrisation | None, layer: int, block: Tensor) -> Tensor:
     """What a layer of a family sees of A^T A; None: all of it."""
-    masks = () if family is None else family.machine_masks
-
-    def view(layer: int, block: Tensor) -> Tensor:
-        if isinstance(family, SketchedParametrisation):
-            projector = family.sketch.reads[layer]
-            block = projector @ block @ projector
-        for mask in masks:
-            block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them
-        return block
-
-    return view
+    if isinstance(family, SketchedParametrisation):
+        block = family.sketch.reads[layer] @ block @ family.sketch.reads[layer]
+    for mask in () if family is None else family.machine_masks:
+        block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them
+    return block
 
 
 def scaling_laws(
@@ -116,18 +112,16 @@ def scaling_laws(
     values, errors = (network.scale * family.table(t) for t in (fit.theta, fit.stderr))
     fixed = torch.tensor(fit.determined) & (fit.stderr < fit.theta.abs())  # False for NaN too
     known = family.table(fixed.double()) > 0
-    return tuple(
-        _law(norms, values, errors, known, family)
-        for norms in batch_norms(network, task, spec, family, seed)
-    )  # fmt: skip
+    measured = batch_norms(network, task, spec, family, seed)
+    return tuple(_law(norms, values, errors, known, family) for norms in measured)
 
 
 def law_sentence(law: ScalingLaw) -> str:
     """Whether the steps are those of EAGLE, and how far they are off."""
     if law.holds:
         eta, gamma = (
-            f"{value:.2g} [{low:.2g}, {high:.2g}]"
-            for value, (low, high) in ((law.eta, law.eta_ci), (law.gamma, law.gamma_ci))
+            f"{value:.2g} [{ci[0]:.2g}, {ci[1]:.2g}]"
+            for value, ci in ((law.eta, law.eta_ci), (law.gamma, law.gamma_ci))
         )
         return (
             f"Its steps follow the norm of A from layer to layer, ω_xx = -η/|A|² and ω_yx = -γ/|A|² with η = {eta} and "
