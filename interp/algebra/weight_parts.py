@@ -106,10 +106,9 @@ def layer_basis(spec: ModelSpec) -> LayerBasis:
     index = {"x": 1 - label, "y": label}
     named = []
     for basis in maps:
-        trace = isinstance(basis, TraceMap)
-        row, column = index[basis.name[0]], index[basis.name[-1]]
-        prefix, key_row, to = ("tau", column, row) if trace else ("omega", row, column)
-        name = f"{prefix}_{basis.name}"
+        row, column, trace = index[basis.name[0]], index[basis.name[-1]], isinstance(basis, TraceMap)
+        key_row, to = (column, row) if trace else (row, column)
+        name = f"{'tau' if trace else 'omega'}_{basis.name}"
         named.append(MapCoefficient(name=name, row=row, key_row=key_row, key_column=column, column=to, trace=trace))
     return LayerBasis(spec=spec, coefficients=tuple(named), maps=maps)
 

@@ -39,7 +39,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import Prompts
 from interp.results import RecoveredAlgorithm
 
-__all__ = ["REFITTED", "BlockScalarFamily", "BlockScalarFit", "run_heads"]
+__all__ = ["BlockScalarFit", "run_heads"]
 
 FEW = 64  # sequences enough for a zero pattern
 REFITTED = 256  # sequences that the numbers of the heads are fitted to

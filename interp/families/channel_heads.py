@@ -27,7 +27,6 @@ from interp.stats.levenberg_marquardt import Damping, Evaluated, Progress, Quadr
 
 __all__ = [
     "BlockHeads",
-    "Sensed",
     "Uncertainty",
     "free_numbers",
     "live_channels",

@@ -30,6 +30,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts
 from interp.results import Direction, Division, DivisionBin, HeadRole, Slot
 from interp.stats.averages import mean_with_error, quantile_bins
+from interp.stats.least_squares import affine_map, with_one
 
 __all__ = [
     "DIVIDES",
@@ -62,6 +63,10 @@ class Rows:
     mean_y: Float[Tensor, " prompt"]
     V: Float[Tensor, " prompt"]
     C: Float[Tensor, " prompt"]
+
+    @property
+    def centred(self) -> dict[str, Float[Tensor, "prompt token"]]:
+        return {"x - mean": self.x - self.mean_x[:, None], "y - mean": self.y - self.mean_y[:, None]}
 
     @property
     def numerator(self) -> Float[Tensor, " prompt"]:
@@ -105,12 +110,7 @@ def _line_r2(observed: Tensor, regressor: Tensor) -> float | None:
 def slots(passage: Passage, rows: Rows) -> tuple[Slot, ...]:
     """Every entry of the tokens before each layer: which of the candidates it is a line in, over the context's rows;
     ``query_r2`` is that very line in the query's row."""
-    candidates = {
-        "x": rows.x,
-        "y": rows.y,
-        "x - mean": rows.x - rows.mean_x[:, None],
-        "y - mean": rows.y - rows.mean_y[:, None],
-    }
+    candidates = {"x": rows.x, "y": rows.y, **rows.centred}
     return tuple(
         _slot(layer, index, entry.before[..., index], candidates)
         for layer, entry in enumerate(passage.layers)
@@ -141,21 +141,19 @@ def _slot(layer: int, index: int, value: Tensor, candidates: dict[str, Tensor]) 
 
 def directions(passage: Passage, rows: Rows) -> tuple[Direction, ...]:
     """Where in the tokens after every layer but the last x - mean x and y - mean y are, whatever the basis."""
-    wanted = {"x - mean": rows.x - rows.mean_x[:, None], "y - mean": rows.y - rows.mean_y[:, None]}
     out = []
     for layer, entry in list(enumerate(passage.layers))[1:]:
-        tokens = torch.cat([entry.before, torch.ones_like(entry.before[..., :1])], -1)
-        size = tokens.flatten(0, 1).square().mean(0).sqrt().clamp_min(1e-300)
-        for holds, value in wanted.items():
-            design, target = (tokens[:, :-1] / size).flatten(0, 1), value[:, :-1].flatten()
-            solution = torch.linalg.lstsq(design, target[:, None], driver="gelsd").solution[:, 0] / size
+        context, query = entry.before[:, :-1].flatten(0, 1), entry.before[:, -1]
+        for holds, value in rows.centred.items():
+            target = value[:, :-1].flatten()
+            solution = affine_map(context, target[:, None])[:, 0]
             out.append(
                 Direction(
                     layer=layer,
                     holds=holds,
                     vector=tuple(solution[:-1].tolist()),
-                    r2=_r2(target, (tokens[:, :-1] @ solution).flatten()),
-                    query_r2=_r2(value[:, -1], tokens[:, -1] @ solution),
+                    r2=_r2(target, with_one(context) @ solution),
+                    query_r2=_r2(value[:, -1], with_one(query) @ solution),
                 )
             )
     return tuple(out)
@@ -206,7 +204,7 @@ def _read(spec: ModelSpec, weights: dict[str, Tensor], layer: int) -> Float[Tens
 
 def _centred(mid: Float[Tensor, "prompt token D"], rows: Rows) -> float | None:
     """R^2 of the rows, explained by x - mean x and y - mean y."""
-    seen = torch.stack([torch.ones_like(rows.x), rows.x - rows.mean_x[:, None], rows.y - rows.mean_y[:, None]], -1)
+    seen = torch.stack([torch.ones_like(rows.x), *rows.centred.values()], -1)
     seen, value = seen.flatten(0, 1), mid.flatten(0, 1)
     fitted = seen @ torch.linalg.lstsq(seen, value, driver="gelsd").solution
     left = _ratio((value - fitted).square().sum(), (value - value.mean(0)).square().sum())

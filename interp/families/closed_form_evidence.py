@@ -20,6 +20,7 @@ from interp.results import Form, Replacement, Rescaled
 from interp.solvers.line_descent import Descent
 from interp.stats.averages import ratio_with_error
 from interp.stats.bootstrap import ratio
+from interp.stats.least_squares import affine_map, with_one
 
 __all__ = ["FORMULAS", "closer", "form_values", "forms", "possible_forms", "replacements", "rescalings"]
 
@@ -123,11 +124,11 @@ def replacements(
         entry = entries[0]
         if layer + 1 == model.layers:
             read, kept = (partial(of, model) for of in (_read_out, _kept))
-            solution = _affine(read(entry.mid), (halves[0][1].prediction - kept(entry))[:, None])
-            found = [(_with_one(read(e.mid)) @ solution)[:, 0] + kept(e) for e in entries]
+            solution = affine_map(read(entry.mid), (halves[0][1].prediction - kept(entry))[:, None])
+            found = [(with_one(read(e.mid)) @ solution)[:, 0] + kept(e) for e in entries]
         else:
             target = entry.after - entry.before if norm.placement == "before-skip" else entry.after
-            replaced = _replaced(layer, _affine(entry.mid.flatten(0, 1), target.flatten(0, 1)))
+            replaced = _replaced(layer, affine_map(entry.mid.flatten(0, 1), target.flatten(0, 1)))
             found = [predict(model, *drawn.inputs(model.spec), at=replaced)[:, 0, 0] for drawn, _ in halves]
         scores = [
             bootstrap_fidelity(value[:, None], passage.prediction[:, None], seed)
@@ -167,17 +168,6 @@ def _replaced(layer: int, solution: Float[Tensor, "entry_and_1 entry"]) -> At:
     def at(name: str, value: Tensor) -> Tensor:
         if name == f"blocks.{layer}.hook_resid_mid":
             mid[:] = [value]
-        return _with_one(mid[0]) @ solution if name == f"blocks.{layer}.ln.hook_normalized" else value
+        return with_one(mid[0]) @ solution if name == f"blocks.{layer}.ln.hook_normalized" else value
 
     return at
-
-
-def _with_one(values: Float[Tensor, "*batch entry"]) -> Float[Tensor, "*batch entry_and_1"]:
-    return torch.cat([values, torch.ones_like(values[..., :1])], -1)
-
-
-def _affine(values: Tensor, target: Tensor) -> Tensor:
-    """The affine map from rows of ``values`` to rows of ``target``, in units where every column has size 1."""
-    design = _with_one(values)
-    size = design.square().mean(0).sqrt().clamp_min(1e-300)
-    return torch.linalg.lstsq(design / size, target, driver="gelsd").solution / size[:, None]

@@ -16,7 +16,7 @@ from interp.models.tasks import LinePrompts
 from interp.results import RecoveredAlgorithm, RecoveredDescent
 from interp.solvers.line_descent import METHODS, POLYNOMIAL, Descent, fit_descent
 
-__all__ = ["DescentFit", "LineDescent"]
+__all__ = ["DescentFit"]
 
 FEWEST = 128  # fitted prompts, which hold the 60 numbers of the polynomial twice over
 

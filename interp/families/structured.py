@@ -24,7 +24,7 @@ from interp.identify.score import NEGLIGIBLE
 from interp.models.skipped import Skipped
 from interp.models.tasks import Blocks
 
-__all__ = ["MachinesFamily", "SketchedFamily"]
+__all__ = []
 
 
 class StructuredFamily(ConditioningFamily):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from interp.identify.family import Fit
     from interp.identify.run import Run
 
-__all__ = ["Losses", "affordable_prompts", "depth_label", "ladder", "measure_losses", "solves_task", "summarise"]
+__all__ = ["Losses", "affordable_prompts", "ladder", "measure_losses", "solves_task", "summarise"]
 
 # Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
 SOLVES_SHARE = 0.05

@@ -14,7 +14,7 @@ from interp.solvers.ridge import ConstRR, TunedRR, tune_const, tune_tuned
 from interp.solvers.statistics import RegressionStatistics
 from interp.solvers.tuning import TuningSet
 
-__all__ = ["GD_STEPS", "Baseline", "regression_baselines"]
+__all__ = ["Baseline", "regression_baselines"]
 
 GD_STEPS = (1, 2, 4, 8)
 

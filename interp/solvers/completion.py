@@ -25,7 +25,7 @@ from interp.solvers.conjugate_gradients import conjugate_gradients
 from interp.solvers.eagle import eagle
 from interp.solvers.newton_schulz import inverse_iterates
 
-__all__ = ["Completion", "Count", "counts", "curves", "planted_completion"]
+__all__ = ["Completion", "counts", "curves", "planted_completion"]
 
 MOST = 10**14  # iterations of gradient descent looked for
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from interp.models.errors import UsageError
 
-__all__ = ["EagleState", "diversity", "eagle", "estimate", "fixed_iterations", "machines", "random_sketches"]
+__all__ = ["diversity", "eagle", "estimate", "fixed_iterations", "machines", "random_sketches"]
 
 ETA = 1.0 / 3.0
 

@@ -19,7 +19,7 @@ from interp.models.errors import UsageError
 from interp.solvers.statistics import RegressionStatistics
 from interp.solvers.tuning import TuningSet, minimise_positive
 
-__all__ = ["GradientDescent", "gradient_descent", "gradient_descent_gain", "tune_constant_step"]
+__all__ = ["gradient_descent", "gradient_descent_gain", "tune_constant_step"]
 
 
 def gradient_descent(

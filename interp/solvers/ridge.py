@@ -19,17 +19,7 @@ from interp.models.errors import UsageError
 from interp.solvers.statistics import RANK_TOLERANCE, RegressionStatistics, Spectrum
 from interp.solvers.tuning import TuningSet, minimise_positive
 
-__all__ = [
-    "ConstRR",
-    "TunedRR",
-    "damped",
-    "ols",
-    "residual_variance",
-    "ridge",
-    "ridge_gain",
-    "tune_const",
-    "tune_tuned",
-]
+__all__ = ["ConstRR", "TunedRR", "damped", "ols", "residual_variance", "ridge", "tune_const", "tune_tuned"]
 
 
 Penalty = float | Float[Tensor, " prompt"]

@@ -17,7 +17,7 @@ from interp.models.tasks import Prompts, Task
 from interp.models.token_pass import run, states
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["CausalSequences", "SequenceHalf", "predict_in_chunks", "sequences_at_a_time"]
+__all__ = ["CausalSequences", "SequenceHalf", "predict_in_chunks"]
 
 CHUNK_NUMBERS = 2**24  # attention scores in memory at a time
 LOSS_SEQUENCES = 2048  # at most
