@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from interp.algebra.channels import LiveChannels, block_weights
 from interp.models.specification import ModelSpec
@@ -79,12 +80,8 @@ class BlockHeads:
     @classmethod
     def of(cls, layers: Sequence[tuple[Tensor, Tensor]]) -> BlockHeads:
         """From (q, p) of every layer, each (head, c, c); heads that some layers lack are 0."""
-        most = max(len(q) for q, _ in layers)
-
-        def padded(values: Tensor) -> Tensor:
-            return torch.cat([values, values.new_zeros(most - len(values), *values.shape[1:])])
-
-        return cls(torch.stack([padded(q) for q, _ in layers]), torch.stack([padded(p) for _, p in layers]))
+        q, p = (pad_sequence(list(parts), batch_first=True) for parts in zip(*layers, strict=True))
+        return cls(q, p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +103,10 @@ def sense(spec: ModelSpec, Q: Heads, P: Heads, tokens: Tokens, functionals: Sequ
     scale = spec.attention.factor(tokens.shape[1])
     out: list[list[Tensor]] = [[] for _ in range(len(Q))]
     for index, functional in enumerate(functionals):
-        grads = torch.autograd.grad(
-            (read * functional).sum(), after, retain_graph=index + 1 < len(functionals), allow_unused=True
-        )
+        more = index + 1 < len(functionals)
+        grads = torch.autograd.grad((read * functional).sum(), after, retain_graph=more, materialize_grads=True)
         for layer, grad in enumerate(grads):
-            value = torch.zeros_like(tokens) if grad is None else scale * grad
+            value = scale * grad
             if spec.clip is not None:  # where a token meets the clip, its update has no say
                 value = torch.where(after[layer].detach().abs() < spec.clip, value, 0.0)
             out[layer].append(value)
