@@ -105,8 +105,13 @@ def folders_and_files() -> tuple[set[str], list[PurePath]]:
     for room in ROOMS:
         for path in (ROOT / room).rglob("*"):
             relative = path.relative_to(ROOT)
-            if path.is_dir() or "__pycache__" in path.parts or relative.parts[:2] == ("reports", "gallery"):
-                continue  # the gallery is for the README
+            if (
+                path.is_dir()
+                or "__pycache__" in path.parts
+                or path.suffix in (".md", ".ipynb")
+                or "gallery" in path.parts
+            ):
+                continue  # what people read in the repository
             if path.suffix == ".py":
                 packages.add(import_name(relative.parent))
             else:

@@ -14,9 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.structure import Sketch
+from interp.algebra.unrolling import label_indices
 from interp.families.parametrisations import BasisParametrisation, MatrixParametrisation, SketchedParametrisation
 from interp.models.specification import ModelSpec
-from interp.models.tasks import Task
 from interp.results import RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, RecoveredOmegas
 from interp.stats.least_squares import Estimate
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["describe_recovered"]
 
 
-def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bool) -> RecoveredOmegas:
-    """The chosen family as data; where ``blocks`` of a matrix are completed with what a layer sees of x, and
-    with the law that its steps follow if it is eagle."""
-    form = chosen.parametrisation
+def describe_recovered(chosen: OmegaFit, spec: ModelSpec, context: int, blocks: bool) -> RecoveredOmegas:
+    """The chosen family as data, for prompts of ``context`` examples; where ``blocks`` of a matrix are completed with
+    what a layer sees of x, and with the law that its steps follow if it is eagle."""
+    form, (inputs, label) = chosen.parametrisation, label_indices(spec)
     fields: dict[str, Any] = {
         "family": chosen.family.name,
         "parameters": chosen.parameters,
-        "dim": task.dim,
-        "context": task.context,
+        "dim": len(inputs),
+        "context": context,
         "keys": spec.attention.keys,
         "scale": spec.attention.scale,
         "residual": spec.residual,
@@ -53,7 +53,7 @@ def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bo
         fields["sketches"], fields["written"] = _subspaces(form.sketch)
     if chosen.law is not None and chosen.law.holds:
         fields |= {name: getattr(chosen.law, name) for name in ("eta", "eta_ci", "gamma", "gamma_ci")}
-    return RecoveredCompletion(**fields, outputs=task.outputs, algorithm=chosen.named)
+    return RecoveredCompletion(**fields, outputs=len(label), algorithm=chosen.named)
 
 
 Subspaces = tuple[list[Any] | None, ...]

@@ -45,6 +45,10 @@ class Parametrisation(Protocol):
         """How many parameters each layer has."""
         ...
 
+    def scaled(self, scale: float) -> Parametrisation:
+        """The same family for attention with another factor ``scale``."""
+        ...
+
     def design(self, layer: int, gamma: Matrices, gram: Matrices) -> Float[Tensor, "prompt parameter"]:
         """<gamma, d T_l / d theta_k> at the given Gram matrix."""
         ...

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from interp.checkpoints.canonical import write_checkpoint
 from interp.cli.main import main
+from interp.evidence.question import QUESTIONS
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
@@ -81,10 +82,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, analyses without the parts that take longest and have tests of their own, and with losses over
     few prompts: for tests of what a command does with its files."""
     monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
-    monkeypatch.setattr("interp.analysis.describe_behaviour", lambda *_: "a test left it out")
-    monkeypatch.setattr("interp.analysis.default_probes", lambda *_: ((), None))
-    monkeypatch.setattr("interp.analysis.intervene", lambda *_: ((), (), ()))
-    monkeypatch.setattr("interp.analysis.stress", lambda *_: ())
+    for name in ("behaviour", "probes", "interventions", "stress"):
+        monkeypatch.delitem(QUESTIONS, name)
 
 
 def _diagonal(x: float, y: float) -> Tensor:

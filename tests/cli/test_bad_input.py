@@ -173,7 +173,7 @@ def test_weights_that_are_no_numbers(value: float, call: Run, variant: Run, mode
 
 def test_causal_keys(call: Run, variant: Run) -> None:
     path = variant(attention=AttentionSpec(keys="causal"))
-    assert_refused(call(path), 4, "causal", "causal models of other tasks have no families yet")
+    assert_refused(call(path), 4, "attention.keys", "causal", "noisy_regression", "'context' or 'all'")
     assert_refused(call("unroll", path), 4, "causal")
     assert call("inspect", path).code == 0  # what the message advises
 

@@ -14,7 +14,7 @@ def test_it_says_what_the_main_command_says(call, tiny):
         assert short[field] == whole[field]
     assert short["evidence"]["losses"] == whole["evidence"]["losses"]
     assert whole["probes"] and not short["probes"]
-    assert any("skipped, because only the verdict" in note for note in short["evidence"]["notes"])
+    assert "further evidence" in short["skipped"] and "further evidence" not in whole["skipped"]
 
 
 def test_the_terminal(probe, tiny):

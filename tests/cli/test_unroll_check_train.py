@@ -73,6 +73,7 @@ def test_check_names_the_coefficient_that_moved(probe: Run, call: Run, tiny: str
         "checkpoint": "tiny.safetensors",
         "status": "unchanged",
         "moved": [],
+        "differences": [],
     }
     P = model.P.clone()
     P[1, 0, 3, 3] *= 1.5  # omega_yx of the last layer

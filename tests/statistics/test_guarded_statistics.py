@@ -24,8 +24,8 @@ from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import Checkpoint, open_checkpoint
 from interp.evidence import behaviour
-from interp.evidence.closed_form import closer
 from interp.evidence.momentum import Increments, momentum_fits
+from interp.families.closed_form_evidence import closer
 from interp.models.closed_form import closed_form
 from interp.models.constructions import gradient_step
 from interp.models.specification import ModelSpec
