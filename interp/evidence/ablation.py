@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from interp.evidence.question import with_error
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearTask
 from interp.models.training.objective import adjusted_losses, descend, linearise, loss
@@ -163,12 +164,10 @@ def omega_effects(
                 layer=layer,
             )
         )
-    unabridged, error = mean_with_error(before)
     return OmegaEffects(
         family=name,
         prompts=score.count,
-        excess=unabridged,
-        excess_stderr=error,
+        **with_error("excess", mean_with_error(before), "excess_stderr"),
         **_paired("refitted", best, before),
         effects=tuple(effects),
         note=note,
@@ -203,5 +202,5 @@ def _cuts(kept: Bool[Tensor, "layer 4"]) -> Iterator[Cut]:
 
 
 def _paired(name: str, after: Tensor | None, before: Tensor | None) -> dict[str, float | None]:
-    mean, error = (None, None) if after is None or before is None else mean_with_error(after - before)
-    return {name: mean, f"{name}_stderr": error}
+    gain = (None, None) if after is None or before is None else mean_with_error(after - before)
+    return with_error(name, gain, f"{name}_stderr")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp.algebra.unrolling import label_indices
 from interp.evidence.extraction import extract
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, question, with_error
 from interp.families.omegas import OmegaFit
 from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.identify.choose import Choice
@@ -74,20 +74,11 @@ def agreement(
     for layer, (ours, *theirs) in enumerate(zip(*runs, strict=True)):
         compared = label if layer + 1 == len(runs[0]) else slice(None)
         apart = [mean_with_error((ours - other)[..., compared].square().mean((1, 2))) for other in theirs]
-        (difference, stderr), (own, own_stderr) = apart
         read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
-        error, error_stderr = mean_with_error((read - drawn.target).square().mean((1, 2)))
-        out.append(
-            Agreement(
-                layer=layer,
-                difference=difference,
-                difference_stderr=stderr,
-                layerwise=own,
-                layerwise_stderr=own_stderr,
-                error=error,
-                error_stderr=error_stderr,
-            )
-        )
+        error = mean_with_error((read - drawn.target).square().mean((1, 2)))
+        rows = zip(("difference", "layerwise", "error"), (*apart, error), strict=True)
+        figures = [with_error(name, row, f"{name}_stderr") for name, row in rows]
+        out.append(Agreement(layer=layer, **figures[0], **figures[1], **figures[2]))
     return tuple(out)
 
 

@@ -21,7 +21,7 @@ from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.results import Section
 
-__all__ = ["QUESTIONS", "Answer", "Question", "question"]
+__all__ = ["QUESTIONS", "Answer", "Question", "question", "with_error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,11 @@ class Answer:
     fields: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def with_error(name: str, figure: tuple[Any, Any], error: str = "") -> dict[str, Any]:
+    """Two fields of a row: a figure, and beside it its interval, NAME_ci, or what stands for ``error``."""
+    return {name: figure[0], error or f"{name}_ci": figure[1]}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from interp.algebra.mixing import IdleLayers, MixedLayers, swapped
 from interp.algebra.sensitivity import Prompts, predict
 from interp.evidence.absorption import absorption
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, question, with_error
 from interp.families.omegas import OmegaFit
 from interp.identify.choose import Choice
 from interp.identify.networks import SharedKeys
@@ -62,15 +62,11 @@ class Bench:
     def outcome(self, prediction: Float[Tensor, "prompt output"]) -> Outcome:
         score = bootstrap_fidelity(prediction, self.reference, self.seed)
         squares = self.squares(prediction)
-        mse, stderr = mean_with_error(squares)
-        change, change_stderr = mean_with_error(squares - self.squares(self.reference))
         return Outcome(
             fidelity=score.fidelity,
             fidelity_ci=score.interval,
-            mse=mse,
-            stderr=stderr,
-            change=change,
-            change_stderr=change_stderr,
+            **with_error("mse", mean_with_error(squares), "stderr"),
+            **with_error("change", mean_with_error(squares - self.squares(self.reference)), "change_stderr"),
         )
 
     def run(self, layers: LayerMaps) -> Outcome:
