@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.unrolling import implicit_states
-from interp.evidence.interventions import finite_prompts
+from interp.evidence.interventions import finite_prompts, operations
 from interp.evidence.question import Answer, question, with_error
 from interp.identify.choose import Choice
 from interp.identify.losses import solves_task
@@ -134,11 +134,9 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
 
 def _affordable(model: LinearTransformer, context: int) -> int:
     """Prompts that fit in time and memory."""
-    width, heads, tokens = model.spec.width, model.heads, context + 1
-    if model.spec.clip is None:
-        return int(OPERATIONS / (4.0 * model.layers * (heads + 2) * width**3))
-    each = 4.0 * model.layers * heads * (tokens * width**2 + tokens**2 * width)
-    return min(int(OPERATIONS / each), int(NUMBERS / (heads * tokens**2)))
+    maps = model.spec.clip is None
+    count = int(OPERATIONS / operations(model, context, maps))
+    return count if maps else min(count, int(NUMBERS / (model.heads * (context + 1) ** 2)))
 
 
 def _drawn(model: LinearTransformer, task: Task, count: int, seed: int) -> LinearExamples:

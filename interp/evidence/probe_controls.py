@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from interp.evidence.question import with_error
 from interp.models.tasks import Prompts, Task
 from interp.probes.across import Battery, gather
 from interp.probes.activations import Reader
@@ -65,12 +66,11 @@ def score_row(held_out: Scores, controls: Controls, kind: str, outputs: slice, s
     compared = controls.selectivity(kind, outputs, seed)
 
     def row(at: tuple[int, ...], **fields: Any) -> ProbeScore:
-        r2, r2_ci = held_out.r2.at(*at)
-        gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
+        r2 = held_out.r2.at(*at)
+        gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2[0] is not None else {}
         return ProbeScore(
             kind=kind,
-            r2=r2,
-            r2_ci=r2_ci,
+            **with_error("r2", r2),
             variance=finite(held_out.variance[at]),
             control={name: finite(compared[name].control[at]) if compared else None for name in CONTROLS},
             selectivity={name: gap for name, (gap, _) in gaps.items()},

@@ -65,9 +65,8 @@ def remainders(
     out = []
     for layer, projection in enumerate(projections):
         without, replaced = score(layers, layer), score(omegas, layer)
-        energy = 1.0 - projection.explained / projection.energy if projection.energy > 0 else None
-        if energy is not None and not math.isfinite(energy):
-            energy = None
+        left = 1.0 - projection.explained / projection.energy if projection.energy > 0 else math.nan
+        energy = left if math.isfinite(left) else None
         described, why = _described(network, spec, live, layer, layers.coefficients[layer], energy)
         blocks, rank, leading = described or (None, None, None)
         out.append(

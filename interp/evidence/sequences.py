@@ -124,8 +124,7 @@ def _gradient_step(choice: Choice, run: Run) -> GradientStep | None:
         return None
     good = [fit for fit in steps if fit.recognized]
     best = next((fit for fit in good if fit.score.unexplained < EXACT), (good or steps)[0])
-    step, search = best.theta, run.references.tuned.search
-    w0 = step.w0
+    step, search, w0 = best.theta, run.references.tuned.search, best.theta.w0
     return GradientStep(
         eta=step.eta,
         eta_stderr=step.eta_stderr,
