@@ -24,14 +24,10 @@ __all__ = ["extract", "extracted"]
 THRESHOLD = 1.5
 
 
-def _sparse(weights: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
-    return torch.where(weights.abs() > THRESHOLD * weights.abs().mean(), weights, 0.0)
-
-
 def _levels(values: Float[Tensor, " value"], count: int) -> Float[Tensor, " value"]:
     """``values`` at their best ``count`` (1 or 2) levels."""
-    if len(values) == 0 or count == 1:
-        return values.mean().expand_as(values) if len(values) else values
+    if count == 1:
+        return values.mean().expand_as(values)  # nothing, of nothing
     order = values.argsort()
     best, out = float("inf"), values
     for k in range(1, len(values) + 1):
@@ -45,9 +41,8 @@ def _levels(values: Float[Tensor, " value"], count: int) -> Float[Tensor, " valu
 
 
 def _clustered(weights: Float[Tensor, "row column"], count: int) -> Float[Tensor, "row column"]:
-    sparse = _sparse(weights)
-    out = torch.zeros_like(weights)
-    out[sparse != 0] = _levels(sparse[sparse != 0], count)
+    kept, out = weights.abs() > THRESHOLD * weights.abs().mean(), torch.zeros_like(weights)
+    out[kept] = _levels(weights[kept], count)
     return out
 
 

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from interp.evidence.interventions import finite_prompts
-from interp.evidence.probe_controls import CONTROLS, Controls, finite, score_row
-from interp.evidence.question import with_error
+from interp.evidence.probe_controls import CONTROLS, Controls, score_row
+from interp.evidence.question import finite, with_error
 from interp.models.errors import UsageError
 from interp.models.tasks import Target, Task
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED

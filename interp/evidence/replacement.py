@@ -106,12 +106,9 @@ def interpolation(network: LayerMaps, recovered: LayerMaps, bench: Bench) -> Int
 
 
 def _barrier(shares: Sequence[float], squares: Sequence[Float[Tensor, " prompt"]]) -> tuple[float | None, float | None]:
-    first, last = squares[0], squares[-1]
-    above = [value - torch.lerp(first, last, t) for t, value in zip(shares, squares, strict=True)]
-    known = [mean_with_error(part) for part in above]
-    if any(mean is None for mean, _ in known):
-        return None, None
-    return max(known, key=lambda pair: pair[0] or 0.0)
+    lines = (torch.lerp(squares[0], squares[-1], t) for t in shares)
+    above = [mean_with_error(value - line) for value, line in zip(squares, lines, strict=True)]
+    return (None, None) if (None, None) in above else max(above, key=lambda pair: pair[0] or 0.0)
 
 
 @question("replacement")

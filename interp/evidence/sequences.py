@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import torch
 from torch import Tensor
 
@@ -152,11 +154,8 @@ def _clipped(run: Run, network: CausalSequences) -> float:
 
 def _live(run: Run, fit: BlockScalarFit) -> dict[str, list[list[str]]]:
     names = [name for name, _ in run.spec.tokens]
-
-    def chosen(mask: Tensor) -> list[list[str]]:
-        return [[name for name, live in zip(names, row.tolist(), strict=True) if live] for row in mask]
-
-    return {"read": chosen(fit.live.read), "written": chosen(fit.live.written)}
+    masks = {"read": fit.live.read, "written": fit.live.written}
+    return {what: [[*compress(names, row)] for row in mask.tolist()] for what, mask in masks.items()}
 
 
 def _query(run: Run, fit: BlockScalarFit) -> int:

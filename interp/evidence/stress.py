@@ -9,6 +9,7 @@ the rest of the network shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -71,18 +72,14 @@ def _operations(run: Run, variation: Variation) -> int:
 
 def region(points: Sequence[StressPoint]) -> tuple[float, float] | None:
     """The longest run of values in which the algorithm surely agrees and that holds a trained one."""
-    runs: list[list[StressPoint]] = [[]]
-    for point in points:
+
+    def surely(point: StressPoint) -> bool:
         upper = point.unexplained_ci[1]
-        if upper is not None and upper <= AGREES:
-            runs[-1].append(point)
-        else:
-            runs.append([])
-    known = [run for run in runs if any(point.trained for point in run)]
-    if not known:
-        return None
-    longest = max(known, key=len)
-    return longest[0].value, longest[-1].value
+        return upper is not None and upper <= AGREES
+
+    runs = [list(run) for agrees, run in groupby(points, surely) if agrees]
+    longest = max((run for run in runs if any(p.trained for p in run)), key=len, default=None)
+    return None if longest is None else (longest[0].value, longest[-1].value)
 
 
 def stress_point(run: Run, fit: Fit, variation: Variation, count: int, seed: int) -> StressPoint:
