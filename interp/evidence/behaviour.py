@@ -37,6 +37,7 @@ from interp.models.transformer import LinearTransformer
 from interp.probes.tokens import layer_tokens
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
+from interp.solvers import RegressionStatistics
 from interp.solvers.trajectories import Trajectory, tuned_trajectories
 from interp.stats.bootstrap import Interval, bootstrap, ratio, resampled_sums
 
@@ -98,7 +99,7 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
     tuned, chosen, scored = (_drawn(model, task, count, s) for s in seeds[:3])
     if min(sample.count for sample in (tuned, chosen, scored)) < count // 2:
         return Skipped("most prompts diverge")
-    network, known, few = implicit_weights(model, scored), scored.statistics, scored[:SENSED]
+    network, known, few = implicit_weights(model, scored), _statistics(scored), scored[:SENSED]
     energy = float(network.w[-1].square().sum())
     if not energy > 0 or not math.isfinite(energy):
         return Skipped("the network's implicit weights are 0, or not finite")
@@ -106,7 +107,7 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
     earlier, layers = implicit_weights(model, chosen).w, range(1, model.layers + 1)
     matches: list[Match] = []
     for solver in solvers:
-        choosing, scoring = (earlier, solver.iterates(chosen.statistics)), (network.w, solver.iterates(known))
+        choosing, scoring = (earlier, solver.iterates(_statistics(chosen))), (network.w, solver.iterates(known))
         entries = (_match(solver, layer, choosing, scoring, scored.w, seeds[3]) for layer in layers)
         matches += [entry for entry in entries if entry is not None]
     last = {entry.solver: entry for entry in matches if entry.layer == model.layers}
@@ -118,7 +119,7 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
         weights=network.found_by,
         linearity_r2=network.linearity_r2,
         solvers=tuple(
-            _solver(solver, gradient, solver.iterates(few.statistics)[iterates[name]], seeds[3])
+            _solver(solver, gradient, solver.iterates(_statistics(few))[iterates[name]], seeds[3])
             for name, solver in kept.items()
         ),
         matches=tuple(matches),
@@ -143,6 +144,10 @@ def _drawn(model: LinearTransformer, task: Task, count: int, seed: int) -> Linea
     found = finite_prompts(model, task.sample(count, seed))
     assert isinstance(found, LinearExamples)
     return found
+
+
+def _statistics(prompts: LinearExamples) -> RegressionStatistics:
+    return RegressionStatistics.from_data(prompts.x, prompts.y)
 
 
 def _errors(w: Float[Tensor, "prompt dim"], iterates: Float[Tensor, "mark prompt dim"]) -> Float[Tensor, "prompt mark"]:
@@ -261,7 +266,7 @@ def _shifts(
         else:
             count_of, predicted = drawn.count, _predicted(model, drawn)
             for solver, trajectory in solvers.items():
-                w = trajectory.iterates(drawn.statistics)[iterates[solver]]
+                w = trajectory.iterates(_statistics(drawn))[iterates[solver]]
                 found[solver] = ratio((predicted - (w * drawn.x_query).sum(-1)).square(), predicted.square(), seed)
         out.append(
             Shift(

@@ -23,6 +23,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearExamples, LinearTask, NoiseLaw
 from interp.results import NoiseProfile, ProfileSeries
 from interp.solvers.baselines import Baseline
+from interp.solvers.statistics import RegressionStatistics
 from interp.stats.averages import mean_with_error
 
 __all__ = ["noise_levels", "noise_profile", "readout_weights"]
@@ -75,10 +76,11 @@ def noise_profile(
     columns, counts = [], []
     for sigma in sigmas:
         prompts = draw(task.with_noise(NoiseLaw(kind="fixed", values=(sigma,))))
+        statistics = RegressionStatistics.from_data(prompts.x, prompts.y)
         read = readout_weights(network, prompts, spec)
         weights = {"network": read[-1], "recovered": readout_weights(recovered, prompts, spec)[-1]}
         weights |= {f"layer-{layer}": w for layer, w in enumerate(read)}
-        weights |= {b.name: b.weights(prompts.statistics) for b in baselines}
+        weights |= {b.name: b.weights(statistics) for b in baselines}
         columns.append({name: mean_with_error(excess(w, prompts)) for name, w in weights.items()})
         counts.append(prompts.count)
     return NoiseProfile(

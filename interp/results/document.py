@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 from interp.models.errors import LayoutError
 from interp.results.plain_data import from_plain, to_plain
@@ -13,6 +13,7 @@ from interp.results.tables import Tabular
 __all__ = ["SCHEMA", "CheckpointInfo", "Document"]
 
 SCHEMA = "interp-probe/1"
+Own = TypeVar("Own", bound="Document")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class Document(Tabular):
         return to_plain(self)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[Own], document: Mapping[str, Any]) -> Own:
         """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
         schema = document.get("schema") if isinstance(document, Mapping) else None
         if schema != SCHEMA:
