@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -61,7 +60,7 @@ class BasisParametrisation:
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(row) for row in self.live)
 
-    def scaled(self, scale: float) -> Self:
+    def scaled(self, scale: float) -> BasisParametrisation:
         return replace(self, scale=scale)
 
     @property
@@ -145,7 +144,7 @@ class MatrixParametrisation:
     def sizes(self) -> tuple[int, ...]:
         return (len(self.inputs) ** 2,) * self.layers
 
-    def scaled(self, scale: float) -> Self:
+    def scaled(self, scale: float) -> MatrixParametrisation:
         return replace(self, scale=scale)
 
     def design(
