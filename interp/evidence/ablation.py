@@ -153,11 +153,10 @@ def omega_effects(
     effects = []
     for names, layer in cuts:
         cut = family.without(names, layer)
-        zeroed = excess(cut, table)
         after = excess(cut, refitted(full, cut)) if (names, layer) in refits else None
         effects.append(
             OmegaEffect(
-                **_paired("zeroed", zeroed, before),
+                **_paired("zeroed", excess(cut, table), before),
                 **_paired("refitted", after, before),
                 **_paired("worth", after, best),
                 coefficient="+".join(names),

@@ -30,7 +30,7 @@ from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 from interp.provenance import checkpoint_info, provenance
-from interp.results import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
+from interp.results import ProbeReport, ProbeScore, ProbeTarget
 
 __all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
@@ -84,8 +84,7 @@ def probe_checkpoint(
         )
     chosen = find_targets(task, targets) if targets else known
     sound, published = find_protocols(known, protocols, chosen if targets else ())
-    shown, _ = _layers(model, layers)
-    places = _positions(task, queried, positions)
+    shown, places = _layers(model, layers)[0], _positions(task, queried, positions)
     rows: list[ProbeScore] = []
     notes: list[str] = []
     parts: dict[str, Any] = {}
@@ -126,9 +125,8 @@ def _sound(
     named = None if positions == (None,) else [p for p in positions if p is not None]
     scores, notes = probe_model(model, task, targets, KINDS, layers, named, prompts, seed, progress)
     progress("intervening")
-    fits: tuple[ImplicitFit, ...] = ()
-    if any("within-prompt" in target.kinds for target in targets):
-        fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers)
+    linear = any("within-prompt" in target.kinds for target in targets)
+    fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers) if linear else ()
     apart = int(np.random.SeedSequence((seed, 1)).generate_state(1)[0])
     moved, erased, skipped = intervene(model, task, targets, layers, positions, prompts, apart)
     return [*scores], [*notes, *skipped], {"implicit": fits, "transplants": moved, "erasures": erased}
@@ -286,9 +284,9 @@ def _chunk(model: LinearTransformer, task: Task) -> int:
 
 def _groups(model: LinearTransformer, wanted: Sequence[Battery], layers: int, prompts: int) -> int:
     """As many groups of sequences as fit in memory; more make smoother intervals."""
-    each = 0
+    D, each = model.spec.width, 0
     for battery in wanted:
-        features = model.spec.width * (model.spec.width + 1) // 2 if battery.kind == "gram" else model.spec.width
+        features = D * (D + 1) // 2 if battery.kind == "gram" else D
         each += layers * len(battery.positions) * features * (features + sum(battery.sizes))
     groups = min(GROUPS, MOMENT_NUMBERS // each)
     if groups < FEWEST_GROUPS:

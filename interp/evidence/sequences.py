@@ -9,7 +9,7 @@ from torch import Tensor
 
 from interp.algebra.channels import block_energy, block_means, channel_size, map_name
 from interp.evidence.omega_coefficients import energy_split
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, finite, question
 from interp.evidence.sequence_evidence import blends, compressions, half_losses, objectives, ranked, shown_positions
 from interp.families.block_scalar import BlockScalarFit
 from interp.families.channel_heads import FUNCTIONALS, Uncertainty, free_numbers, output_estimates, sense, uncertainty
@@ -106,13 +106,12 @@ def _maps(
     for row, place in enumerate(torch.nonzero(fit.live.maps(layer)).tolist()):
         at = tuple(place)
         determined = output.determined[row]
-        fit_error = float(uncertain.stderr[layer][at]) if fit.how == "refit" else float("nan")  # weights are not fitted
         out[map_name(names, *place)] = Coefficient(
             weight=float(k[at]),
             output=float(output.theta[row]) if determined else None,
             stderr=float(output.stderr[row]) if determined else None,
             refit=float(refit[at]),
-            refit_stderr=fit_error if fit_error == fit_error else None,
+            refit_stderr=finite(uncertain.stderr[layer][at]) if fit.how == "refit" else None,  # weights are not fitted
             live=True,
             undetermined=None if determined else "other coefficients of this layer have the same effect on the data",
         )
