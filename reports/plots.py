@@ -11,24 +11,26 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from interp.reports.numbers import Z95, Interval, is_finite, plain
-from interp.results import Panel, Series
+from interp.results import Figure, Panel, Section, Series, Table
 
 __all__ = [
     "DIVERGING",
+    "HOVER",
     "ORDERED",
     "SYMBOLS",
+    "Bar",
     "Point",
     "axis",
     "bounded",
+    "charted",
     "column_height",
     "count_axis",
     "curve",
-    "error_bars",
     "heat_map",
     "label",
     "layer_axis",
@@ -43,9 +45,10 @@ __all__ = [
     "thinned",
     "tick_text",
     "wrapped",
-]
+]  # fmt: skip
 
 _Item = TypeVar("_Item")
+Bar = float | Interval | None  # a standard error, or the ends of a 95 % interval
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 DIVERGING = [[k / 8, f"var(--diverging-{k})"] for k in range(9)]  # about 0: blue is negative, brown is positive
@@ -61,7 +64,7 @@ class Point:
 
     x: float | int
     y: float | int
-    bar: float | Interval | None
+    bar: Bar
     text: str
 
 
@@ -114,6 +117,27 @@ def layout(xaxis: dict[str, Any], yaxis: dict[str, Any], **more: Any) -> dict[st
             "align": "left",
         },
     } | more
+
+
+def charted(
+    name: str,
+    title: str,
+    finding: str,
+    description: str,
+    panels: Iterable[Panel],
+    table: Table,
+    *,
+    legend: Sequence[Series] = (),
+    compact: bool = False,
+    short: Table | None = None,
+    **more: Any,
+) -> Section:
+    """A section that is a figure. ``short``: what a terminal shows of its table; ``more``: of the section."""
+    figure = Figure(
+        name=name, finding=finding, description=description, panels=tuple(panels), legend=tuple(legend), table=table,
+        compact=compact,
+    )  # fmt: skip
+    return Section(name=name, title=title, figure=figure, table=short, **more)
 
 
 def error_bars(lows: Sequence[float], highs: Sequence[float], colour: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from interp.reports.plots import (
     SYMBOLS,
     Point,
     axis,
+    charted,
     column_height,
     count_axis,
     curve,
@@ -24,7 +25,7 @@ from interp.reports.plots import (
 )
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Behaviour, Figure, Match, Panel, Section, Series, Solver, Table
+from interp.results import Analysis, Behaviour, Match, Panel, Section, Series, Solver, Table
 
 __all__ = ["behaviour_finding", "share_text", "shift_finding", "similarity_finding", "weights_finding"]
 
@@ -185,25 +186,25 @@ def trajectory(analysis: Analysis) -> Iterator[Section]:
     series, solvers = _series(behaviour), {solver.name: solver for solver in behaviour.solvers}
     matches = [m for m in behaviour.matches if is_finite(m.distance)]
     near, steps, curves = [], [], {}
-    for name, drawn in series.items():
+    for name, line in series.items():
         entries = [m for m in matches if m.solver == name]
         points = [
             Point(
                 m.layer,
                 max(m.distance or 0.0, _LEAST),
                 m.distance_ci,
-                f"{drawn.label}, best at {mark_text(solvers[name], m.best)} {solvers[name].unit}: "
+                f"{line.label}, best at {mark_text(solvers[name], m.best)} {solvers[name].unit}: "
                 f"{share_text(m.distance, m.distance_ci)}",
             )
             for m in entries
         ]
-        curves[drawn.label] = points
-        near.append(curve(drawn, points, log=True, floor=_LEAST))
+        curves[line.label] = points
+        near.append(curve(line, points, log=True, floor=_LEAST))
         if solvers[name].unit == "steps" and entries:
             counted = [
-                Point(m.layer, m.best, m.best_ci, f"{drawn.label}: {_mark(solvers[name], m)} steps") for m in entries
+                Point(m.layer, m.best, m.best_ci, f"{line.label}: {_mark(solvers[name], m)} steps") for m in entries
             ]
-            steps.append(curve(drawn, counted))
+            steps.append(curve(line, counted))
     bounds = [p.y for points in curves.values() for p in points]
     bounds += [v for m in matches for v in m.distance_ci if is_finite(v) and v > _LEAST]
     counts = [v for m in behaviour.matches if solvers[m.solver].unit == "steps" for v in (m.best, m.best_ci[1])]
@@ -213,36 +214,6 @@ def trajectory(analysis: Analysis) -> Iterator[Section]:
     count = layout(depths, count_axis("steps of the best iterate", most))
     fitted = weights_finding(behaviour)
     zero = dict(enumerate(behaviour.null_similarity))
-    figure = Figure(
-        name="trajectory",
-        finding=behaviour_finding(behaviour),
-        description=f"{fitted}{'. ' if fitted else ''}"
-        "This is behaviour, seen from outside: it does not say what the network is. After every layer the weights by "
-        "which it would predict are compared with all iterates of each solver: E|w − w_k|² / E|w|², 0 for the same "
-        "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
-        "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
-        "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
-        f"distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}",
-        panels=(
-            Panel(
-                name="trajectory-distance", title="distance to the best iterate", data=near, layout=distance, height=280
-            ),
-            Panel(name="trajectory-steps", title="which iterate that is", data=steps, layout=count, height=280),
-        ),
-        legend=tuple(series.values()),
-        table=tabulate(
-            behaviour.matches,
-            {
-                "solver": lambda m: solvers[m.solver].label,
-                "layers run": "layer",
-                "best iterate [95 %]": lambda m: _mark(solvers[m.solver], m) + _unit(solvers[m.solver]),
-                "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci),
-                "as many steps as layers": "at_budget:3",
-                "cosine of errors [95 %]": "similarity",
-                "of predicting zero": lambda m: number(zero.get(m.layer), 3),
-            },
-        ),
-    )
     last = tabulate(
         last_matches(behaviour).values(),
         {
@@ -254,7 +225,31 @@ def trajectory(analysis: Analysis) -> Iterator[Section]:
     )
     title = "As behaviour, beside classical solvers (this does not say what the network is)"
     similar = similarity_finding(behaviour)
-    yield Section(name="trajectory", title=title, figure=figure, table=last, remarks=(similar,) if similar else ())
+    description = (
+        f"{fitted}{'. ' if fitted else ''}"
+        "This is behaviour, seen from outside: it does not say what the network is. After every layer the weights by "
+        "which it would predict are compared with all iterates of each solver: E|w − w_k|² / E|w|², 0 for the same "
+        "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
+        "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
+        "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
+        f"distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}"
+    )
+    columns = {
+        "solver": lambda m: solvers[m.solver].label, "layers run": "layer",
+        "best iterate [95 %]": lambda m: _mark(solvers[m.solver], m) + _unit(solvers[m.solver]),
+        "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci), "as many steps as layers": "at_budget:3",
+        "cosine of errors [95 %]": "similarity", "of predicting zero": lambda m: number(zero.get(m.layer), 3),
+    }  # fmt: skip
+    panels = (
+        Panel(name="trajectory-distance", title="distance to the best iterate", data=near, layout=distance, height=280),
+        Panel(name="trajectory-steps", title="which iterate that is", data=steps, layout=count, height=280),
+    )
+    table = tabulate(behaviour.matches, columns)
+    remarks = (similar,) if similar else ()
+    finding = behaviour_finding(behaviour)
+    yield charted(
+        "trajectory", title, finding, description, panels, table, legend=series.values(), short=last, remarks=remarks
+    )
 
 
 def _unit(solver: Solver) -> str:
@@ -305,17 +300,17 @@ def shifts(analysis: Analysis) -> Iterator[Section]:
         for s in behaviour.shifts
     ]
     sensed = (share_text(solvers[n].sensitivity, solvers[n].sensitivity_ci) for n in order)
-    figure = Figure(
-        name="shifts",
-        finding=shift_finding(behaviour, analysis.checkpoint.scale),
-        description="E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
+    description = (
+        "E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
         "matches the last layer, with the numbers tuned on the task: 0 for the same predictions. The table's last row: "
-        f"how far dp/dx of the query is from the solver's weights.{means} Bars are 95 % intervals over prompts.",
-        panels=(Panel(name="shifts", title="", data=data, layout=plot, height=column_height(names, len(order))),),
-        legend=tuple(series[name] for name in order),
-        table=Table(
-            header=("prompts", *(series[name].label for name in order)),
-            rows=(*rows, ("sensitivity to the query", *sensed)),
-        ),
+        f"how far dp/dx of the query is from the solver's weights.{means} Bars are 95 % intervals over prompts."
     )
-    yield Section(name="shifts", title="Classical solvers outside the task", figure=figure)
+    table = Table(
+        header=("prompts", *(series[name].label for name in order)),
+        rows=(*rows, ("sensitivity to the query", *sensed)),
+    )
+    panel = Panel(name="shifts", title="", data=data, layout=plot, height=column_height(names, len(order)))
+    legend = [series[name] for name in order]
+    title = "Classical solvers outside the task"
+    finding = shift_finding(behaviour, analysis.checkpoint.scale)
+    yield charted("shifts", title, finding, description, [panel], table, legend=legend)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from interp.reports.baseline_looks import DASHES
 from interp.reports.numbers import DASH, estimate, interval, is_finite, number, percent, several
-from interp.reports.plots import SYMBOLS, Point, axis, curve, label, layout, log_axis, ordered_series
+from interp.reports.plots import SYMBOLS, Point, axis, charted, curve, label, layout, log_axis, ordered_series
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, ClosedForm, Figure, Panel, Rescaled, Section, Series, Slot
+from interp.results import Analysis, ClosedForm, Panel, Rescaled, Section, Series, Slot
 
 __all__ = ["checks_finding", "division_finding", "factor_text", "rescaled_finding", "slots_finding"]
 
@@ -190,21 +190,18 @@ def _division(form: ClosedForm) -> Iterator[Section]:
         data.append(curve(series, points, log=True))
     x = log_axis("V", [b.V for d in divisions for b in d.bins], dense=True)
     plot = layout(x, log_axis("standard deviation", [y for trace in data for y in trace["y"]], dense=True))
-    figure = Figure(
-        name="division",
-        finding=finding,
-        description="The standard deviation that LayerNorm divides the query's row by (times that of an earlier "
+    description = (
+        "The standard deviation that LayerNorm divides the query's row by (times that of an earlier "
         "LayerNorm, a factor that numerator and denominator share), relative to its largest bin, against the "
         "variance V of x in the prompt; means over tenths of the prompts, bars are 95 % intervals. A line of slope 1 "
-        "is a division by V, a flat one divides by nothing that depends on the prompt.",
-        panels=(Panel(name="division", title="", data=data, layout=plot, height=380),),
-        legend=tuple(legend),
-        table=tabulate(
-            form.divisions,
-            {"layer": "layer", "power of V ± stderr": "exponent", "R²": "r2", "its logarithm varies by": "variation:3"},
-        ),
+        "is a division by V, a flat one divides by nothing that depends on the prompt."
     )
-    yield Section(name="division", title=title, figure=figure, remarks=remarks, half=True)
+    columns = {
+        "layer": "layer", "power of V ± stderr": "exponent", "R²": "r2", "its logarithm varies by": "variation:3",
+    }  # fmt: skip
+    panel = Panel(name="division", title="", data=data, layout=plot, height=380)
+    table = tabulate(form.divisions, columns)
+    yield charted("division", title, finding, description, [panel], table, legend=legend, remarks=remarks, half=True)
 
 
 def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
@@ -233,25 +230,22 @@ def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
     x = axis("all x multiplied by", type="log", tickvals=ticks, ticktext=[factor_text(t) for t in ticks])
     plot = layout(x, axis("fidelity R²", range=[_FLOOR - 0.05, 1.05]))
     columns = {
-        "all of": "quantity",
-        "times": lambda r: factor_text(r.factor),
-        "closed form [95 %]": "fidelity",
-        "outside the task's range": lambda r: percent(r.outside),
-    }
+        "all of": "quantity", "times": lambda r: factor_text(r.factor), "closed form [95 %]": "fidelity",
+        "outside the task's range": "outside:%",
+    }  # fmt: skip
     rivals = {name: lambda r, name=name: number(r.rivals.get(name), 3) for name in names}
-    figure = Figure(
-        name="rescaled",
-        finding=rescaled_finding(form),
-        description="R² against the network's predictions, on prompts of the task with all x, the query too, "
+    description = (
+        "R² against the network's predictions, on prompts of the task with all x, the query too, "
         "multiplied by a factor. The closed form does not change with the scale of x; gradient methods fitted at "
-        f"factor 1 are polynomials in x.{_tails(rows)} A triangle at the edge lies below {number(_FLOOR, 1)}.",
-        panels=(Panel(name="rescaled", title="", data=data, layout=plot, height=380),),
-        legend=tuple(series for _, series in curves),
-        table=tabulate(form.rescaled, columns | rivals),
+        f"factor 1 are polynomials in x.{_tails(rows)} A triangle at the edge lies below {number(_FLOOR, 1)}."
     )
-    yield Section(
-        name="rescaled", title="At other scales", figure=figure, table=tabulate(form.rescaled, columns), half=True
-    )
+    panel = Panel(name="rescaled", title="", data=data, layout=plot, height=380)
+    table = tabulate(form.rescaled, columns | rivals)
+    legend = [series for _, series in curves]
+    short = tabulate(form.rescaled, columns)
+    title = "At other scales"
+    finding = rescaled_finding(form)
+    yield charted("rescaled", title, finding, description, [panel], table, legend=legend, short=short, half=True)
 
 
 def _tails(rescaled: Sequence[Rescaled]) -> str:

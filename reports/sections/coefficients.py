@@ -161,12 +161,9 @@ def coefficients_by_layer(analysis: Analysis) -> Iterator[Section | Skipped]:
         return
     traces = any(row.symbol.startswith("τ") for row in rows)
     columns = {
-        "layer": "layer",
-        "term": "symbol",
-        "output ± stderr": "output",
-        "weight": "weight",
+        "layer": "layer", "term": "symbol", "output ± stderr": "output", "weight": "weight",
         "refit ± stderr": "refit",
-    }
+    }  # fmt: skip
     note = coefficient_note(analysis)
     figure = Figure(
         name="coefficients",

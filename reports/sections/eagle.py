@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from interp.reports.numbers import estimate, interval, is_finite, number, percent, several
-from interp.reports.plots import Point, curve, layer_axis, layout, level, log_axis
+from interp.reports.plots import Point, charted, curve, layer_axis, layout, level, log_axis
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Completion, Figure, Panel, Section, Series
+from interp.results import Analysis, Completion, Panel, Section, Series
 
 __all__ = ["agreement_finding", "completion_finding", "completion_sentences", "step_sentence"]
 
@@ -157,17 +157,13 @@ def eagle(analysis: Analysis) -> Iterator[Section]:
                 lines.append(level(average, colour=series.colour, width=1))
         y = log_axis("step times |A|²", values, dense=True)
         plot = layout(layer_axis([p.layer for p in law.points], "layer"), y, shapes=lines)
-        figure = Figure(
-            name="law",
-            finding=finding,
-            description="Every layer's steps times the squared norm of what the layer sees of A, on a logarithmic "
+        description = (
+            "Every layer's steps times the squared norm of what the layer sees of A, on a logarithmic "
             "axis: by the law of EAGLE all η are the same (dashed: their mean), and all γ. Bars are 95 % intervals; "
-            "the last ω_xx is never read, and steps in the wrong direction have no place here.",
-            panels=(Panel(name="law", title="", data=data, layout=plot, height=300),) if values else (),
-            legend=_LAW,
-            table=table,
+            "the last ω_xx is never read, and steps in the wrong direction have no place here."
         )
-        yield Section(name="law", title=title, figure=figure, table=table, remarks=sentences)
+        panels = (Panel(name="law", title="", data=data, layout=plot, height=300),) if values else ()
+        yield charted("law", title, finding, description, panels, table, legend=_LAW, short=table, remarks=sentences)
     yield from _agreement(completion)
 
 
@@ -191,15 +187,13 @@ def _agreement(completion: Completion) -> Iterator[Section]:
     plot = layout(
         layer_axis([row.layer for row in rows], "layers run"), log_axis("mean squared entry", values, dense=False)
     )
-    figure = Figure(
-        name="agreement",
-        finding=agreement_finding(completion),
-        description="Mean squared entries, on a logarithmic axis: the error of the network's D read out after every "
+    description = (
+        "Mean squared entries, on a logarithmic axis: the error of the network's D read out after every "
         "layer, and the difference of its tokens to those of the recovered algorithm run from the same prompts (after "
         "the last layer, of C and D alone); the table also has it with the numbers of every layer fitted to what that "
-        "layer puts out. Bars are 95 % intervals.",
-        panels=(Panel(name="agreement", title="", data=data, layout=plot, height=340),) if values else (),
-        legend=_AGREEMENT,
-        table=table,
+        "layer puts out. Bars are 95 % intervals."
     )
-    yield Section(name="agreement", title="Network and algorithm by layer", figure=figure, table=table)
+    panels = (Panel(name="agreement", title="", data=data, layout=plot, height=340),) if values else ()
+    title = "Network and algorithm by layer"
+    finding = agreement_finding(completion)
+    yield charted("agreement", title, finding, description, panels, table, legend=_AGREEMENT, short=table)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interp.reports.numbers import DASH, interval, is_finite, listed, number, several
-from interp.reports.plots import Point, axis, curve, label, layer_axis, layout
+from interp.reports.plots import Point, axis, charted, curve, label, layer_axis, layout
 from interp.reports.registry import section
 from interp.reports.sections.probes import depth_text
 from interp.reports.tabulate import tabulate
 from interp.results import (
     Analysis,
     Erasure,
-    Figure,
     ImplicitFit,
     Panel,
     ProbeReport,
@@ -154,18 +153,14 @@ def intervention_parts(
                 "prompts": "prompts",
             },
         )
-        figure = Figure(
-            name="linearity",
-            finding=linearity_finding(fits),
-            description="R² of y = a y₀ − ⟨w, x₀⟩ within every prompt, x₀ and y₀ being what a token holds before the "
-            "first layer; every token (with causal keys, every query put after the same tokens) is predicted from the "
-            "fit to the others. Intervals are over prompts.",
-            panels=(),
-            legend=(),
-            table=table,
-        )
         short = None if linear(fits) else table.only("layers run", "tokens before", "R² [95 %]")
-        yield Section(name="linearity", title="How linear the implicit model is", figure=figure, table=short)
+        description = (
+            "R² of y = a y₀ − ⟨w, x₀⟩ within every prompt, x₀ and y₀ being what a token holds before the "
+            "first layer; every token (with causal keys, every query put after the same tokens) is predicted from the "
+            "fit to the others. Intervals are over prompts."
+        )
+        title = "How linear the implicit model is"
+        yield charted("linearity", title, linearity_finding(fits), description, [], table, short=short)
     yield from _transplants(transplants)
     yield from _erasures(erasures)
 
@@ -189,29 +184,25 @@ def _transplants(rows: Sequence[Transplant]) -> Iterator[Section]:
             legend.insert(0, series)
     plot = layout(layer_axis(sorted({row.layer for row in made}), "layers run"), axis("effect"))
     columns = {
-        "layers run": "layer",
-        "what": "kind",
-        "effect [95 %]": "effect",
-        "error": "error:1",
-        "random [95 %]": "random",
-        "error of random": "random_error:1",
+        "layers run": "layer", "what": "kind", "effect [95 %]": "effect", "error": "error:1",
+        "random [95 %]": "random", "error of random": "random_error:1",
         "changed": lambda row: f"{row.fired}/{row.prompts}",
-    }
-    figure = Figure(
-        name="transplants",
-        finding=transplant_finding(rows),
-        description="After so many layers the implicit weights of prompt A are put in place of those of prompt B, in "
+    }  # fmt: skip
+    title = "Implicit weights of another prompt put in place (transplant)"
+    description = (
+        "After so many layers the implicit weights of prompt A are put in place of those of prompt B, in "
         "all tokens, and the later layers go on from there. 1: the prediction becomes the one that A's weights imply "
         "with the later layers; 0: it does not change. That they follow proves that the prediction is made from these "
         "weights, and not only that they can be read; it says nothing of how the weights were found. Control: random "
         "weights as far away, whose error, in the table, says that they do not lead where A's do. Changed: in how many "
-        "prompts the hook changed the tokens. Bars are 95 % intervals over prompts.",
-        panels=(Panel(name="transplants", title="", data=data, layout=plot, height=280),),
-        legend=tuple(legend),
-        table=tabulate(made, columns | {"the prompt's weights again": "own:2"}),
+        "prompts the hook changed the tokens. Bars are 95 % intervals over prompts."
     )
-    title = "Implicit weights of another prompt put in place (transplant)"
-    yield Section(name="transplants", title=title, figure=figure, table=tabulate(made, columns))
+    panel = Panel(name="transplants", title="", data=data, layout=plot, height=280)
+    table = tabulate(made, columns | {"the prompt's weights again": "own:2"})
+    short = tabulate(made, columns)
+    yield charted(
+        "transplants", title, transplant_finding(rows), description, [panel], table, legend=legend, short=short
+    )
 
 
 def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
@@ -255,37 +246,27 @@ def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
     position = rows[0].position
     place = "the query token" if position is None else f"token {position}"
     columns = {
-        "target": "target",
-        "layers run": "layer",
-        "loss gained [95 %]": "effect",
-        "random [95 %]": "random",
-        "R²": lambda row: _share(row.r2),
-        "after": lambda row: _share(row.r2_erased),
-        "rank": "rank",
-    }
+        "target": "target", "layers run": "layer", "loss gained [95 %]": "effect", "random [95 %]": "random",
+        "R²": lambda row: _share(row.r2), "after": lambda row: _share(row.r2_erased), "rank": "rank",
+    }  # fmt: skip
     more = {
-        "R² [95 %]": "r2",
-        "erased [95 %]": "r2_erased",
-        "changed": lambda row: f"{row.fired}/{row.prompts}",
-    }
+        "R² [95 %]": "r2", "erased [95 %]": "r2_erased", "changed": lambda row: f"{row.fired}/{row.prompts}",
+    }  # fmt: skip
     made = [row for entries in by_target.values() for row in entries]
-    figure = Figure(
-        name="erasures",
-        finding=erasure_finding(rows),
-        description=f"After so many layers, {place} loses all that a linear probe reads of the target in it, and as "
+    description = (
+        f"After so many layers, {place} loses all that a linear probe reads of the target in it, and as "
         "little else as possible (LEACE, fitted to other prompts); later layers go on with what is left. Loss gained "
         "is in units of the mean square of the answer: 1 is what predicting 0 costs a perfect network. More than for "
         "as many random directions, it proves that the network uses what was erased; a target that is read and not "
         "missed was decoded, but is not shown to be used. Where nothing linear of the target is found at a false "
-        "positive rate of 1 %, nothing is erased. Bars are 95 % intervals over prompts.",
-        panels=tuple(panels),
-        legend=(_ERASED, _RANDOM),
-        table=tabulate(made, {k: v for k, v in columns.items() if k not in ("R²", "after")} | more),
-        compact=True,
+        "positive rate of 1 %, nothing is erased. Bars are 95 % intervals over prompts."
     )
-    yield Section(
-        name="erasures", title=f"Targets erased from one token ({place})", figure=figure, table=tabulate(made, columns)
-    )
+    table = tabulate(made, {k: v for k, v in columns.items() if k not in ("R²", "after")} | more)
+    legend = (_ERASED, _RANDOM)
+    short = tabulate(made, columns)
+    title = f"Targets erased from one token ({place})"
+    finding = erasure_finding(rows)
+    yield charted("erasures", title, finding, description, panels, table, legend=legend, compact=True, short=short)
 
 
 def _share(value: float | None) -> str:

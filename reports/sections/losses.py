@@ -12,6 +12,7 @@ from interp.reports.numbers import DASH, estimate, is_finite, listed, number, ro
 from interp.reports.plots import (
     Point,
     axis,
+    charted,
     column_height,
     curve,
     label,
@@ -26,7 +27,7 @@ from interp.reports.plots import (
 )
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, Loss, Panel, Section, Series, Skipped
+from interp.results import Analysis, Loss, Panel, Section, Series, Skipped
 
 __all__ = ["ROUNDING", "depth_finding", "loss", "loss_finding", "loss_number", "stand_in"]
 
@@ -131,22 +132,19 @@ def losses(analysis: Analysis) -> Iterator[Section | Skipped]:
         entries,
         {
             "predictor": "label",
-            "mean squared error ± stderr": lambda e: estimate(e.mse, e.stderr),
+            "mean squared error ± stderr": "mse:stderr",
             "above the optimum ± stderr": lambda e: DASH if e.name == "oracle" else estimate(e.excess, e.excess_stderr),
         },
         marked=lambda e: e.name in ("network", "recovered"),
     )
-    figure = Figure(
-        name="losses",
-        finding=loss_finding(analysis),
-        description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
+    description = (
+        f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
         f"{_halves(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above 0, or too "
-        f"small for the axis.{names_explained(entry.name for entry in entries)}",
-        panels=(_ladder(drawn, title),) if drawn else (),
-        legend=(),
-        table=table,
+        f"small for the axis.{names_explained(entry.name for entry in entries)}"
     )
-    yield Section(name="losses", title="Losses on fresh prompts", figure=figure, table=table, half=True)
+    panels = (_ladder(drawn, title),) if drawn else ()
+    title = "Losses on fresh prompts"
+    yield charted("losses", title, loss_finding(analysis), description, panels, table, short=table, half=True)
 
 
 def _halves(analysis: Analysis) -> str:
@@ -208,20 +206,13 @@ def depth(analysis: Analysis) -> Iterator[Section]:
     y = log_axis(_MSE, errors, dense=True) if log else axis(_MSE, rangemode="tozero")
     x_axis = layer_axis([int(point.x) for point in points], "layers run before reading out")
     plot = layout(x_axis, y, shapes=lines, annotations=names)
-    figure = Figure(
-        name="depth",
-        finding=depth_finding(analysis),
-        description="The prediction is read out after every layer as if it were the last; in squared units of the "
-        f"label.{_halves(analysis)} Bars are 95 % intervals.",
-        panels=(Panel(name="depth", title="", data=[curve(_NETWORK, points, log=log)], layout=plot, height=340),),
-        legend=(),
-        table=tabulate(
-            read_outs,
-            {
-                "layers run": lambda e: str(e[0]),
-                "mean squared error ± stderr": lambda e: estimate(e[1].mse, e[1].stderr),
-                "above the optimum ± stderr": lambda e: estimate(e[1].excess, e[1].excess_stderr),
-            },
-        ),
+    description = (
+        "The prediction is read out after every layer as if it were the last; in squared units of the "
+        f"label.{_halves(analysis)} Bars are 95 % intervals."
     )
-    yield Section(name="depth", title="Error after every layer", figure=figure, half=True)
+    columns = {
+        "layers run": "0", "mean squared error ± stderr": "1.mse:stderr", "above the optimum ± stderr": "1.excess",
+    }  # fmt: skip
+    panel = Panel(name="depth", title="", data=[curve(_NETWORK, points, log=log)], layout=plot, height=340)
+    table = tabulate(read_outs, columns)
+    yield charted("depth", "Error after every layer", depth_finding(analysis), description, [panel], table, half=True)

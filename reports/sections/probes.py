@@ -59,17 +59,13 @@ KINDS = {
     "attention-mlp": "a learned mean of the context's tokens, by an MLP",
 }
 _TARGETS = {
-    "w": "the true weights of the prompt",
-    "w-ols": "the least-squares weights",
-    "w-ridge": "the weights of ridge regression with the true noise",
-    "alpha": "Xᵀy",
-    "noise": "the noise level of the prompt",
-    "label": "the token's label, without noise",
+    "w": "the true weights of the prompt", "w-ols": "the least-squares weights",
+    "w-ridge": "the weights of ridge regression with the true noise", "alpha": "Xᵀy",
+    "noise": "the noise level of the prompt", "label": "the token's label, without noise",
     "current": "the token's own input or state",
     "preconditioned": "the token's input or state times the inverse of the inputs' second moments and the noise",
-    "preconditioned-published": "the same by the six steps of arXiv 2309.05858",
-    "next": "the next state",
-}
+    "preconditioned-published": "the same by the six steps of arXiv 2309.05858", "next": "the next state",
+}  # fmt: skip
 _NUMBERED = {
     "chebyshev": "the same by {} steps of Chebyshev iteration",
     "previous": "the state {} before",
@@ -261,11 +257,9 @@ def score_table(scores: Sequence[ProbeScore]) -> Table:
     """With the R^2 that differences belong to in a column of its own, where it is another."""
     few = paired_prompts(scores)
     columns: dict[str, Any] = {
-        "target": "target",
-        "layers run": "layer",
-        "token": lambda s: DASH if s.position is None else str(s.position),
+        "target": "target", "layers run": "layer", "token": lambda s: DASH if s.position is None else str(s.position),
         "R² [95 %]": lambda s: interval(s.r2, s.r2_ci) if is_finite(s.r2) or s.reason is None else s.reason,
-    }
+    }  # fmt: skip
     if few is not None:
         columns[f"on {few} prompts"] = lambda s: interval(*beside_controls(s)) if is_finite(s.r2) else ""
     for name in CONTROLS:
@@ -318,11 +312,9 @@ def probe_report_sections(report: ProbeReport) -> tuple[Section, ...]:
     unscored = dict.fromkeys(f"{s.target}: {s.reason}" for s in report.probes if s.reason is not None)
     notes = (*report.checkpoint.notes, *report.notes, *unscored, *skipped_checks(report))
     columns = {
-        "target": "name",
-        "formula": lambda t: _greek(t.formula),
-        "expected of linear layers": lambda t: _greek(t.expectation),
-        "source": "source",
-    }
+        "target": "name", "formula": lambda t: _greek(t.formula),
+        "expected of linear layers": lambda t: _greek(t.expectation), "source": "source",
+    }  # fmt: skip
     targets = tabulate(report.targets, columns)
     read = Section(name="probes", title="Scores, with their controls", short="Scores", parts=probe_parts(report.probes))
     parts = tuple(intervention_parts(report.implicit, report.transplants, report.erasures))

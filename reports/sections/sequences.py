@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from interp.reports.numbers import at_most, estimate, interval, number, percent
+from interp.reports.numbers import at_most, estimate, interval, number
 from interp.reports.plots import thinned
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
@@ -51,8 +51,7 @@ def sequences(analysis: Analysis) -> Iterator[Section]:
             finding="What each costs in fidelity when it is set to 0, to second order",
             table=tabulate(
                 entry.ranking[:MOST_NUMBERS],
-                {name: name for name in ("layer", "head", "matrix", "entry", "value")}
-                | {"cost": lambda row: percent(row.cost)},
+                {name: name for name in ("layer", "head", "matrix", "entry", "value")} | {"cost": "cost:%"},
             ),
         )
     yield from _heads(analysis)
@@ -63,7 +62,7 @@ def _losses(sequences: Sequences) -> Iterator[Section]:
         return
     places = thinned(range(len(sequences.positions)), MOST_PLACES)
     columns: dict[str, Any] = {"predictor": "label"}
-    columns |= {"half the squared error": lambda row: estimate(row.loss, row.stderr)}
+    columns |= {"half the squared error": "loss:stderr"}
     columns |= {
         f"t = {sequences.positions[k]}": lambda row, k=k: number(dict(enumerate(row.by_position)).get(k), 3)
         for k in places
@@ -131,12 +130,10 @@ def _maps(analysis: Analysis) -> Iterator[Section]:
         return
     fitted = any(c.refit_stderr is not None for layer in analysis.layers for c in layer.maps.values())
     columns = {
-        "layer": lambda e: str(e[0]),
-        "map": lambda e: e[1],
-        "weight": lambda e: number(e[2].weight),
+        "layer": "0", "map": lambda e: e[1], "weight": "2.weight:4",
         "output ± stderr": lambda e: "not determined" if _unclear(e[2]) else estimate(e[2].output, e[2].stderr),
-        "recovered" + " ± stderr" * fitted: lambda e: estimate(e[2].refit, e[2].refit_stderr),
-    }
+        "recovered" + " ± stderr" * fitted: "2.refit",
+    }  # fmt: skip
     live = sum(len(layer.maps) for layer in analysis.layers)
     yield Section(
         name="maps",
@@ -169,13 +166,10 @@ def _compression(sequences: Sequences) -> Iterator[Section]:
         size = estimate(whole.ratio, whole.ratio_stderr)
         finding = f"Its heads' block means, nothing fitted, have {size} times the network's loss"
     columns = {
-        "per head": "numbers_per_head:3",
-        "numbers": "numbers",
-        "loss ± stderr": lambda row: estimate(row.loss, row.stderr),
-        "ratio ± stderr": "ratio",
-        "fidelity": lambda row: interval(row.fidelity, (None, None)),
+        "per head": "numbers_per_head:3", "numbers": "numbers", "loss ± stderr": "loss:stderr",
+        "ratio ± stderr": "ratio", "fidelity": lambda row: interval(row.fidelity, (None, None)),
         "which numbers": lambda row: _KINDS.get(row.kind, row.kind),
-    }
+    }  # fmt: skip
     yield Section(
         name="compression",
         title="Compressed to block-scalar heads",
@@ -202,7 +196,7 @@ def _interpolation(sequences: Sequences) -> Iterator[Section]:
             else f"Between the network and its block means the loss rises to {number(worst)}"
         )
     columns: dict[str, Any] = {"share of the way": lambda row: f"{row.alpha:g}"}
-    columns["loss ± stderr"] = lambda row: estimate(row.loss, row.stderr)
+    columns["loss ± stderr"] = "loss:stderr"
     yield Section(name="block-path", title=TITLES["path"], finding=finding, table=tabulate(path, columns))
 
 
@@ -263,12 +257,12 @@ def _heads(analysis: Analysis) -> Iterator[Section]:
     finding = "No layer has weights that have a say"
     if residuals:
         finding = f"Of the layers' gauge-free weights {at_most(max(residuals))} is neither block-scalar nor a trace"
-    columns = {"layer": lambda e: str(e[0]), "head": lambda e: str(e[1])}
-    columns |= {"of Q": lambda e: percent(e[2].residual_Q), "of P": lambda e: percent(e[2].residual_P)}
+    columns = {"layer": "0", "head": lambda e: str(e[1])}
+    columns |= {"of Q": "2.residual_Q:%", "of P": "2.residual_P:%"}
     yield Section(
         name="sequence-heads",
         title="Energy of each head outside block-scalar",
         finding=finding,
-        table=tabulate(heads, columns | {"of the head": lambda e: percent(e[2].residual)}),
+        table=tabulate(heads, columns | {"of the head": "2.residual:%"}),
         notes=("live channels only; a head may be split in parts that are not block-scalar though their sum is",),
     )
