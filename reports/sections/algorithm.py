@@ -48,12 +48,13 @@ def algorithm(analysis: Analysis) -> Iterator[Section | Skipped]:
             "layer": "0", "": lambda e: PLAIN.symbol(e[1].name), "fitted ± stderr": "1.number:stderr",
             " ": lambda e: e[1].undetermined or "",
         }  # fmt: skip
+        remarks = tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)]))
         yield Section(
             name="formula",
             title=title,
             formula=tuple(_lines(recovered)),
             table=tabulate(numbers, columns) if numbers else None,
-            remarks=tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)])),
+            remarks=remarks,
             notes=tuple(_reading(recovered)),
         )
     elif (chosen := chosen_family(analysis)) is not None:

@@ -91,69 +91,52 @@ def closed_form(analysis: Analysis) -> Iterator[Section]:
     form = analysis.closed_form
     if form is None:
         return
+    columns = {
+        "condition": "name", "holds": lambda c: "yes" if c.passed else "no", "measured": "found", "asked for": "bar",
+    }  # fmt: skip
+    table = tabulate(form.checks, columns, marked=lambda c: not c.passed)
+    notes = ("The verdict closed-form takes all of them.",)
     yield Section(
         name="conditions",
         title="Conditions of the closed form",
         finding=checks_finding(form),
-        table=tabulate(
-            form.checks,
-            {
-                "condition": "name",
-                "holds": lambda c: "yes" if c.passed else "no",
-                "measured": "found",
-                "asked for": "bar",
-            },
-            marked=lambda c: not c.passed,
-        ),
+        table=table,
         remarks=form_lines(form),
-        notes=("The verdict closed-form takes all of them.",),
+        notes=notes,
     )
     yield from _division(form)
     yield from _rescaled(analysis, form)
+    columns = {
+        "after layers": "layer", "slot": "index", "holds": "holds",
+        "times": lambda s: DASH if s.scale is None else f"{'-' * (s.sign < 0)}{number(s.scale, 3)}", "R²": "r2:3",
+        "R² in the query's row": "query_r2:3",
+    }  # fmt: skip
+    remarks = tuple(
+        f"after {several(d.layer, 'layer')} {d.holds} is read from the tokens along "
+        f"({', '.join(number(v, 2) for v in d.vector)}) to R² {number(d.r2, 3)}, in the query's row "
+        f"{number(d.query_r2, 3)}"
+        for d in form.directions
+    )
     yield Section(
         name="slots",
         title="What the slots of the tokens hold",
         finding=slots_finding(form),
-        table=tabulate(
-            form.slots,
-            {
-                "after layers": "layer",
-                "slot": "index",
-                "holds": "holds",
-                "times": lambda s: DASH if s.scale is None else f"{'-' * (s.sign < 0)}{number(s.scale, 3)}",
-                "R²": "r2:3",
-                "R² in the query's row": "query_r2:3",
-            },
-        ),
-        remarks=tuple(
-            f"after {several(d.layer, 'layer')} {d.holds} is read from the tokens along "
-            f"({', '.join(number(v, 2) for v in d.vector)}) to R² {number(d.r2, 3)}, in the query's row "
-            f"{number(d.query_r2, 3)}"
-            for d in form.directions
-        ),
+        table=tabulate(form.slots, columns),
+        remarks=remarks,
+    )
+    finding = "Shares of numerator and denominator in the query's row"
+    columns = {
+        "layer": "layer", "head": lambda h: "all" if h.head is None else str(h.head), "role": "role",
+        "centring R²": "centring:3", "numerator": lambda h: _share(h.numerator), "its R²": "numerator_r2:3",
+        "denominator": lambda h: _share(h.denominator), "R² of it": "denominator_r2:3",
+    }  # fmt: skip
+    notes = (
+        "What is divided, and what it is divided by, are sums over the heads and the old token; the shares say how "
+        "much of each a head brings. How a layer's work is split between its heads is a matter of gauge, so of a "
+        "trained network the row of all heads says more than theirs.",
     )
     yield Section(
-        name="heads",
-        title="What the heads do",
-        finding="Shares of numerator and denominator in the query's row",
-        table=tabulate(
-            form.heads,
-            {
-                "layer": "layer",
-                "head": lambda h: "all" if h.head is None else str(h.head),
-                "role": "role",
-                "centring R²": "centring:3",
-                "numerator": lambda h: _share(h.numerator),
-                "its R²": "numerator_r2:3",
-                "denominator": lambda h: _share(h.denominator),
-                "R² of it": "denominator_r2:3",
-            },
-        ),
-        notes=(
-            "What is divided, and what it is divided by, are sums over the heads and the old token; the shares say how "
-            "much of each a head brings. How a layer's work is split between its heads is a matter of gauge, so of a "
-            "trained network the row of all heads says more than theirs.",
-        ),
+        name="heads", title="What the heads do", finding=finding, table=tabulate(form.heads, columns), notes=notes
     )
 
 

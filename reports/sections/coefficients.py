@@ -175,9 +175,10 @@ def coefficients_by_layer(analysis: Analysis) -> Iterator[Section | Skipped]:
         table=tabulate(rows, columns | {"remark": lambda r: "; ".join(f"{m.short}: {m.full}" for m in r.remarks)}),
     )
     short = tabulate(rows, columns | {"": lambda r: ", ".join(m.short for m in r.remarks if m.short != r.refit)})
+    title = "Coefficients per layer (layers count from 0)"
     yield Section(
         name="coefficients-by-layer",
-        title="Coefficients per layer (layers count from 0)",
+        title=title,
         figure=figure,
         table=short,
         notes=(_TRACES,) if traces else (),

@@ -100,12 +100,15 @@ def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
 def linearity(analysis: Analysis) -> Iterator[Section]:
     if analysis.implicit:
         worst = min((m.linearity_r2 for m in analysis.implicit if is_finite(m.linearity_r2)), default=None)
+        finding = f"A linear model describes every layer to R² {interval(worst, (None, None))} at least"
+        table = tabulate(analysis.implicit, {"layers run": "layer", "mean a": "a", "R²": "linearity_r2"})
+        notes = ("a: factor on the token's own label; R²: how well a linear model describes the layer's tokens",)
         yield Section(
             name="linearity-by-layer",
             title="How linear the implicit model is",
-            finding=f"A linear model describes every layer to R² {interval(worst, (None, None))} at least",
-            table=tabulate(analysis.implicit, {"layers run": "layer", "mean a": "a", "R²": "linearity_r2"}),
-            notes=("a: factor on the token's own label; R²: how well a linear model describes the layer's tokens",),
+            finding=finding,
+            table=table,
+            notes=notes,
         )
 
 

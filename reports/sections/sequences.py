@@ -45,15 +45,11 @@ def sequences(analysis: Analysis) -> Iterator[Section]:
     yield from _interpolation(entry)
     yield from _objectives(entry)
     if entry.ranking:
-        yield Section(
-            name="ranking",
-            title="The numbers of the recovered heads that matter most",
-            finding="What each costs in fidelity when it is set to 0, to second order",
-            table=tabulate(
-                entry.ranking[:MOST_NUMBERS],
-                {name: name for name in ("layer", "head", "matrix", "entry", "value")} | {"cost": "cost:%"},
-            ),
-        )
+        title = "The numbers of the recovered heads that matter most"
+        finding = "What each costs in fidelity when it is set to 0, to second order"
+        columns = {name: name for name in ("layer", "head", "matrix", "entry", "value")} | {"cost": "cost:%"}
+        table = tabulate(entry.ranking[:MOST_NUMBERS], columns)
+        yield Section(name="ranking", title=title, finding=finding, table=table)
     yield from _heads(analysis)
 
 
@@ -73,17 +69,13 @@ def _losses(sequences: Sequences) -> Iterator[Section]:
         others = ((step, "one gradient step"), (ridge, "exact ridge"))
         beside = [f"{words} {number(row.loss)}" for row, words in others if row is not None]
         finding = f"The network's loss is {number(network.loss)}" + (f"; {', '.join(beside)}" if beside else "")
-    yield Section(
-        name="sequence-losses",
-        title="Losses on fresh sequences",
-        finding=finding,
-        table=tabulate(sequences.losses, columns, marked=lambda row: row.name in ("network", "recovered")),
-        notes=(
-            f"± is one standard error over {sequences.prompts} fresh sequences, the same for all",
-            "proposition 2 of arXiv 2309.05858: gradient steps on states that were preconditioned by learned steps; "
-            "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
-        ),
+    table = tabulate(sequences.losses, columns, marked=lambda row: row.name in ("network", "recovered"))
+    notes = (
+        f"± is one standard error over {sequences.prompts} fresh sequences, the same for all",
+        "proposition 2 of arXiv 2309.05858: gradient steps on states that were preconditioned by learned steps; "
+        "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
     )
+    yield Section(name="sequence-losses", title="Losses on fresh sequences", finding=finding, table=table, notes=notes)
 
 
 def _gradient_step(sequences: Sequences) -> Iterator[Section]:
@@ -135,19 +127,16 @@ def _maps(analysis: Analysis) -> Iterator[Section]:
         "recovered" + " ± stderr" * fitted: "2.refit",
     }  # fmt: skip
     live = sum(len(layer.maps) for layer in analysis.layers)
-    yield Section(
-        name="maps",
-        title="What each layer adds (layers count from 0)",
-        finding=f"The largest {len(entries)} of {live} coefficients that have a say; the JSON document has all",
-        table=tabulate(entries, columns),
-        notes=(
-            "out += state <previous, query>: to channel out of token t is added the sum over j ≤ t of state_j times "
-            "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
-            "not determined: other maps of the layer have the same effect on the data, or nearly, for example those of "
-            "channels that hold the same; the standard error is then larger than the coefficient",
-            *(() if fitted else (_without_error(analysis),)),
-        ),
+    title = "What each layer adds (layers count from 0)"
+    finding = f"The largest {len(entries)} of {live} coefficients that have a say; the JSON document has all"
+    notes = (
+        "out += state <previous, query>: to channel out of token t is added the sum over j ≤ t of state_j times "
+        "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
+        "not determined: other maps of the layer have the same effect on the data, or nearly, for example those of "
+        "channels that hold the same; the standard error is then larger than the coefficient",
+        *(() if fitted else (_without_error(analysis),)),
     )
+    yield Section(name="maps", title=title, finding=finding, table=tabulate(entries, columns), notes=notes)
 
 
 def _without_error(analysis: Analysis) -> str:
@@ -170,15 +159,16 @@ def _compression(sequences: Sequences) -> Iterator[Section]:
         "ratio ± stderr": "ratio", "fidelity": lambda row: interval(row.fidelity, (None, None)),
         "which numbers": lambda row: _KINDS.get(row.kind, row.kind),
     }  # fmt: skip
+    notes = (
+        "ratio: to the network's loss on the same held-out sequences, another sample than in the table of losses; "
+        "numbers: those that have a say",
+    )
     yield Section(
         name="compression",
         title="Compressed to block-scalar heads",
         finding=finding,
         table=tabulate(sequences.compressions, columns),
-        notes=(
-            "ratio: to the network's loss on the same held-out sequences, another sample than in the table of losses; "
-            "numbers: those that have a say",
-        ),
+        notes=notes,
     )
 
 
@@ -219,17 +209,13 @@ def _objectives(sequences: Sequences) -> Iterator[Section]:
             f"Before the last layer the condition number of A H is {number(last_row.condition, 2)} at t = {last}, "
             f"that of A {number(first_row.condition, 2)}"
         )
-    yield Section(
-        name="objectives",
-        title="Mesa-objective and condition number by layer",
-        finding=finding,
-        table=tabulate(layers, columns),
-        notes=(
-            "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition "
-            "number of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
-            *_objective_rises(rows, layers, places),
-        ),
+    title = "Mesa-objective and condition number by layer"
+    notes = (
+        "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition "
+        "number of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
+        *_objective_rises(rows, layers, places),
     )
+    yield Section(name="objectives", title=title, finding=finding, table=tabulate(layers, columns), notes=notes)
 
 
 def _objective_rises(
@@ -259,10 +245,12 @@ def _heads(analysis: Analysis) -> Iterator[Section]:
         finding = f"Of the layers' gauge-free weights {at_most(max(residuals))} is neither block-scalar nor a trace"
     columns = {"layer": "0", "head": lambda e: str(e[1])}
     columns |= {"of Q": "2.residual_Q:%", "of P": "2.residual_P:%"}
+    columns = columns | {"of the head": "2.residual:%"}
+    notes = ("live channels only; a head may be split in parts that are not block-scalar though their sum is",)
     yield Section(
         name="sequence-heads",
         title="Energy of each head outside block-scalar",
         finding=finding,
-        table=tabulate(heads, columns | {"of the head": "2.residual:%"}),
-        notes=("live channels only; a head may be split in parts that are not block-scalar though their sum is",),
+        table=tabulate(heads, columns),
+        notes=notes,
     )
