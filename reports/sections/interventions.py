@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from interp.reports.numbers import DASH, interval, is_finite, listed, number, several
 from interp.reports.plots import Point, axis, charted, curve, label, layer_axis, layout
+from interp.reports.probe_scores import depth_text
 from interp.reports.registry import section
-from interp.reports.sections.probes import depth_text
 from interp.reports.tabulate import tabulate
 from interp.results import (
     Analysis,
