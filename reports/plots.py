@@ -297,6 +297,12 @@ def layer_axis(indices: Sequence[int], title: str) -> dict[str, Any]:
     return axis(title, tickvals=list(indices)[::step], range=ends, showgrid=False, zeroline=False)
 
 
+def name_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Names below each other."""
+    ends = [len(names) - 0.5, -0.5]
+    return axis("", **more, zeroline=False, tickvals=list(range(len(names))), ticktext=names, range=ends)
+
+
 def count_axis(title: str, most: float | int) -> dict[str, Any]:
     """An axis of whole numbers from 0."""
     step = max(1, math.ceil(most / 6))

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from interp.reports.numbers import estimate, interval, is_finite, number, percent, several
-from interp.reports.plots import Point, charted, curve, layer_axis, layout, level, log_axis
+from interp.reports.numbers import estimate, interval, number, percent, several
+from interp.reports.plots import charted, curve, layer_axis, layout, level, log_axis
 from interp.reports.registry import section
-from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Completion, Panel, Section, Series
+from interp.reports.tabulate import points, tabulate
+from interp.results import Analysis, Completion, LawPoint, Panel, Section, Series
 
 __all__ = ["agreement_finding", "completion_finding", "completion_sentences", "step_sentence"]
 
@@ -145,14 +145,9 @@ def eagle(analysis: Analysis) -> Iterator[Section]:
         table = tabulate(law.points, columns)
         data, lines, values = [], [], []
         for series in _LAW:
-            points = [
-                Point(p.layer, value, ends, f"layer {p.layer}: {interval(value, ends)} with |A|² = {number(p.norm)}")
-                for p in law.points
-                for value, ends in [(getattr(p, series.key), getattr(p, f"{series.key}_ci"))]
-                if is_finite(value) and value > 0
-            ]
-            values += [point.y for point in points]
-            data.append(curve(series, points, log=True))
+            drawn = points(law.points, "layer", series.key, _step_text, above=0)
+            values += [point.y for point in drawn]
+            data.append(curve(series, drawn, log=True))
             if (average := getattr(law, series.key)) is not None:
                 lines.append(level(average, colour=series.colour, width=1))
         y = log_axis("step times |A|²", values, dense=True)
@@ -167,20 +162,19 @@ def eagle(analysis: Analysis) -> Iterator[Section]:
     yield from _agreement(completion)
 
 
+def _step_text(p: LawPoint, step: str) -> str:
+    return f"layer {p.layer}: {step} with |A|² = {number(p.norm)}"
+
+
 def _agreement(completion: Completion) -> Iterator[Section]:
     rows = completion.agreement
     if not rows:
         return
     data, values = [], []
     for series, field in zip(_AGREEMENT, ("error", "difference"), strict=True):
-        points = [
-            Point(row.layer, value, error, f"after {several(row.layer, 'layer')}: {estimate(value, error)}")
-            for row in rows
-            for value, error in [(getattr(row, field), getattr(row, f"{field}_stderr"))]
-            if is_finite(value) and value > 0
-        ]
-        values += [point.y for point in points]
-        data.append(curve(series, points, log=True))
+        drawn = points(rows, "layer", field, lambda row, said: f"after {several(row.layer, 'layer')}: {said}", above=0)
+        values += [point.y for point in drawn]
+        data.append(curve(series, drawn, log=True))
     columns = {"layers run": "layer", "difference ± stderr": "difference"}
     columns |= {"fitted layer by layer": "layerwise", "error of D ± stderr": "error"}
     table = tabulate(rows, columns)

@@ -8,7 +8,7 @@ from interp.reports.baseline_looks import baseline_series, coinciding
 from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, several, spanned
 from interp.reports.plots import Point, bounded, charted, curve, label, layer_axis, layout, log_axis, marks, thinned
 from interp.reports.registry import section
-from interp.reports.tabulate import tabulate
+from interp.reports.tabulate import points, tabulate
 from interp.results import Analysis, Momentum, Panel, Section, Series, Skipped, Table
 
 __all__ = ["baseline_label", "distance_finding", "momentum_finding"]
@@ -62,15 +62,15 @@ def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
     for name in names:
         series = baseline_series(name, baseline_label(analysis, name), names)
         finite = [(m.layer, d, m.distance_stderr.get(name)) for m in models if is_finite(d := m.distance.get(name))]
-        points = [
+        shown = [
             Point(i, d, e, f"{label(series.label)}, after {several(i, 'layer')}: {estimate(d, e)}")
             for i, d, e in finite
             if d > 0
         ]
-        dropped += len(finite) - len(points)
+        dropped += len(finite) - len(shown)
         legend.append(series)
-        curves[series.label] = points
-        data.append(curve(series, points, log=True, dash=series.dash))
+        curves[series.label] = shown
+        data.append(curve(series, shown, log=True, dash=series.dash))
     drawn = [distance for trace in data for distance in trace["y"]]
     plot = layout(
         layer_axis([m.layer for m in models], "layers run"), log_axis("relative squared distance", drawn, dense=True)
@@ -177,13 +177,9 @@ def momentum(analysis: Analysis) -> Iterator[Section | Skipped]:
     floor = max(min(v for m in entries for s in accounts if is_finite(v := getattr(m, f"{s.key}_r2"))), -0.1)
     data = []
     for k, series in enumerate(accounts):
-        points = [
-            Point(m.layer, r2, bounds, f"layer {m.layer}, {series.label}: R² = {interval(r2, bounds)}")
-            for m in entries
-            for r2, bounds in [(getattr(m, f"{series.key}_r2"), getattr(m, f"{series.key}_r2_ci"))]
-            if is_finite(r2)
-        ]
-        data.append(marks(series, points, floor=floor, aside=0.12 * (k - (len(accounts) - 1) / 2)))
+        field, start = f"{series.key}_r2", f"{series.label}: R² ="
+        drawn = points(entries, "layer", field, lambda m, r2, start=start: f"layer {m.layer}, {start} {r2}")
+        data.append(marks(series, drawn, floor=floor, aside=0.12 * (k - (len(accounts) - 1) / 2)))
     plot = layout(layer_axis([m.layer for m in entries], "layer"), bounded("held-out R²", floor))
     description = (
         "With g the negative gradient of half the squared residuals at the layer's own weights, what the "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interp.reports.numbers import DASH, interval, is_finite, listed, number, several
-from interp.reports.plots import Point, axis, charted, curve, label, layer_axis, layout
+from interp.reports.plots import axis, charted, curve, label, layer_axis, layout
 from interp.reports.probe_scores import depth_text
 from interp.reports.registry import section
-from interp.reports.tabulate import tabulate
+from interp.reports.tabulate import points, tabulate
 from interp.results import (
     Analysis,
     Erasure,
@@ -123,12 +123,10 @@ def linearity_finding(fits: Sequence[ImplicitFit]) -> str:
 def skipped_checks(result: Analysis | ProbeReport) -> list[str]:
     """The interventions that were not made, those of the same reason together."""
     layers: dict[tuple[str, str], list[str]] = {}
-    for row in result.transplants:
+    skipped = [(f"transplant of {row.kind}", row) for row in result.transplants]
+    for what, row in (*skipped, *((f"erasure of {row.target}", row) for row in result.erasures)):
         if row.reason is not None:
-            layers.setdefault((f"transplant of {row.kind}", row.reason), []).append(str(row.layer))
-    for row in result.erasures:
-        if row.reason is not None:
-            layers.setdefault((f"erasure of {row.target}", row.reason), []).append(str(row.layer))
+            layers.setdefault((what, row.reason), []).append(str(row.layer))
     return [f"{what} after {', '.join(after)} layers: {reason}" for (what, reason), after in layers.items()]
 
 
@@ -143,16 +141,12 @@ def intervention_parts(
 ) -> Iterator[Section]:
     """What there is something to say of: how linear implicit models are, and what interventions changed."""
     if fits:
-        table = tabulate(
-            fits,
-            {
-                "layers run": "layer",
-                "tokens before": lambda f: "all" if f.position is None else str(f.position),
-                "R² [95 %]": lambda f: f.reason or interval(f.linearity_r2, f.linearity_r2_ci),
-                "fitted to": "rows",
-                "prompts": "prompts",
-            },
-        )
+        columns = {
+            "layers run": "layer", "tokens before": lambda f: "all" if f.position is None else str(f.position),
+            "R² [95 %]": lambda f: f.reason or interval(f.linearity_r2, f.linearity_r2_ci), "fitted to": "rows",
+            "prompts": "prompts",
+        }  # fmt: skip
+        table = tabulate(fits, columns)
         short = None if linear(fits) else table.only("layers run", "tokens before", "R² [95 %]")
         description = (
             "R² of y = a y₀ − ⟨w, x₀⟩ within every prompt, x₀ and y₀ being what a token holds before the "
@@ -171,16 +165,11 @@ def _transplants(rows: Sequence[Transplant]) -> Iterator[Section]:
         return
     data, legend = [], []
     for series in (_STRAY, _STATE, _WEIGHTS):
-        stray = series is _STRAY
-        points = [
-            Point(row.layer, value, ends, f"{series.label}, {depth_text(row.layer)}: {interval(value, ends)}")
-            for row in made
-            if row.kind == ("weights" if stray else series.key)
-            for value, ends in [(row.random, row.random_ci) if stray else (row.effect, row.effect_ci)]
-            if is_finite(value)
-        ]
-        if points:
-            data.append(curve(series, points, dash="dash" if stray else "solid", aside=_ASIDE[series.key]))
+        kind, field = ("weights", "random") if series is _STRAY else (series.key, "effect")
+        of_kind = [row for row in made if row.kind == kind]
+        drawn = points(of_kind, "layer", field, lambda row, said, of=series: f"{of.label}, {_after(row)}: {said}")
+        if drawn:
+            data.append(curve(series, drawn, dash="dash" if series is _STRAY else "solid", aside=_ASIDE[series.key]))
             legend.insert(0, series)
     plot = layout(layer_axis(sorted({row.layer for row in made}), "layers run"), axis("effect"))
     columns = {
@@ -209,40 +198,8 @@ def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
     by_target = erased_targets(rows)
     if not by_target:
         return
-    panels = []
     depths = sorted({row.layer for row in rows})
-    for index, (target, entries) in enumerate(by_target.items()):
-        erased = [
-            Point(
-                row.layer,
-                row.effect or 0.0,
-                row.effect_ci,
-                f"{label(target)}, {several(row.rank, 'direction')} {depth_text(row.layer)}: "
-                f"{interval(row.effect, row.effect_ci)}<br>R² {_share(row.r2)}, erased {_share(row.r2_erased)}",
-            )
-            for row in entries
-        ]
-        stray = [
-            Point(
-                row.layer,
-                row.random,
-                row.random_ci,
-                f"{row.rank} random, {depth_text(row.layer)}: {interval(row.random, row.random_ci)}",
-            )
-            for row in entries
-            if is_finite(row.random)
-        ]
-        last = entries[-1]
-        panels.append(
-            Panel(
-                name=f"erasures-{index}",
-                title=target,
-                subtitle=f"{depth_text(last.layer)}: R² {number(last.r2, 2)}, erased {_share(last.r2_erased)}",
-                data=[curve(_RANDOM, stray, dash="dash", size=6), curve(_ERASED, erased)],
-                layout=layout(layer_axis(depths, "layers run"), axis("loss gained", rangemode="tozero")),
-                height=220,
-            )
-        )
+    panels = [_erased(f"erasures-{k}", entries, depths) for k, entries in enumerate(by_target.values())]
     position = rows[0].position
     place = "the query token" if position is None else f"token {position}"
     columns = {
@@ -267,6 +224,24 @@ def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
     title = f"Targets erased from one token ({place})"
     finding = erasure_finding(rows)
     yield charted("erasures", title, finding, description, panels, table, legend=legend, compact=True, short=short)
+
+
+def _erased(name: str, entries: Sequence[Erasure], depths: Sequence[int]) -> Panel:
+    def of_target(row: Erasure, said: str) -> str:
+        where = f"{label(row.target)}, {several(row.rank, 'direction')} {_after(row)}"
+        return f"{where}: {said}<br>R² {_share(row.r2)}, erased {_share(row.r2_erased)}"
+
+    erased = points(entries, "layer", "effect", of_target)
+    stray = points(entries, "layer", "random", lambda row, said: f"{row.rank} random, {_after(row)}: {said}")
+    last = entries[-1]
+    left = f"{_after(last)}: R² {number(last.r2, 2)}, erased {_share(last.r2_erased)}"
+    data = [curve(_RANDOM, stray, dash="dash", size=6), curve(_ERASED, erased)]
+    plot = layout(layer_axis(depths, "layers run"), axis("loss gained", rangemode="tozero"))
+    return Panel(name=name, title=last.target, subtitle=left, data=data, layout=plot, height=220)
+
+
+def _after(row: Transplant | Erasure) -> str:
+    return depth_text(row.layer)
 
 
 def _share(value: float | None) -> str:

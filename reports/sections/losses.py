@@ -21,6 +21,7 @@ from interp.reports.plots import (
     level,
     log_axis,
     marks,
+    name_axis,
     note,
     spans_decades,
     wrapped,
@@ -176,8 +177,7 @@ def _ladder(drawn: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
         ends = max(v + b for t in data for v, b in zip(t["x"], t.get("error_x", {}).get("array", t["x"]), strict=True))
         room = math.log10(ends / edge)
         x["range"] = [math.log10(edge) - 0.03 * room, math.log10(ends) + 0.05 * room]
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names, "range": [len(names) - 0.5, -0.5]}
-    plot = layout(x, axis("", zeroline=False, **ticks))
+    plot = layout(x, name_axis(names))
     return Panel(name="losses", title="", data=data, layout=plot, height=column_height(names))
 
 
