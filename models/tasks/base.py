@@ -14,7 +14,7 @@ from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float
 from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.protocol import Prompts
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 
 __all__ = ["Batch", "TaskFields", "require_known"]
 
