@@ -27,7 +27,7 @@ from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.gram import LayerMaps, forward
 from interp.models.skipped import Skipped
-from interp.models.tasks import LinearExamples
+from interp.models.tasks import GaussianExamples, LinearExamples
 from interp.results import Regression
 
 __all__ = ["noise"]
@@ -44,6 +44,8 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
         return None
     if not isinstance(network, SharedKeys):
         return network.skipped
+    if not isinstance(run.task, GaussianExamples):
+        return Skipped("its task does not say the law of its inputs and noise, which it is measured on")
     if not isinstance(best, OmegaFit) or not isinstance(diag, OmegaFit):
         return Skipped("no family of omegas stands beside the network")
     run.progress("measuring how it adapts to noise")

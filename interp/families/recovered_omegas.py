@@ -35,7 +35,7 @@ def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bo
     fields: dict[str, Any] = {
         "family": chosen.family.name,
         "parameters": chosen.parameters,
-        "dim": task.dim,
+        "dim": sum(size for name, size in spec.tokens if name != spec.readout.channel),
         "context": task.context,
         "keys": spec.attention.keys,
         "scale": spec.attention.scale,
@@ -48,7 +48,7 @@ def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bo
     eagle = chosen.law if chosen.law is not None and chosen.law.holds else None
     return RecoveredCompletion(
         **fields,
-        outputs=task.outputs,
+        outputs=dict(spec.tokens)[spec.readout.channel],
         algorithm=chosen.named,
         machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisParametrisation) else (),
         sketches=_read(chosen),

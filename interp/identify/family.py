@@ -32,7 +32,8 @@ __all__ = ["FAMILIES", "Family", "Fit", "PredictingFamily", "materially_better",
 class Fit:
     """A family fitted to a network. ``prediction`` is on the held-out prompts and ``score`` its R^2 against the
     network's; ``predict`` runs the fitted algorithm on any prompts of the task. ``failed`` names the conditions of the
-    family, beside the score, that do not hold. ``theta`` is what was fitted, as the family keeps it."""
+    family, beside the score, that do not hold. ``theta`` is what was fitted, as the family keeps it, and ``stderr`` its
+    standard errors."""
 
     family: Family
     parameters: int
@@ -40,6 +41,7 @@ class Fit:
     prediction: Float[Tensor, "prompt output"]
     predict: Callable[[Any], Float[Tensor, "prompt output"]]
     theta: Any = None
+    stderr: Any = None
     failed: tuple[str, ...] = ()
     algorithm: str = ""  # what the verdict calls it; empty: as the family says
     also: Mapping[str, tuple[str, Callable[[Any], Tensor]]] = field(default_factory=dict)  # other predictors, labelled
@@ -112,7 +114,7 @@ class PredictingFamily(Family):
 
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
         fitted, held_out = run.network.fitted, run.network.held_out
-        theta = fit_predictions(lambda t: self.predict(t, fitted.drawn), fitted.prediction, self.starts(run))
+        theta, stderr = fit_predictions(lambda t: self.predict(t, fitted.drawn), fitted.prediction, self.starts(run))
         prediction = self.predict(theta, held_out.drawn)
         return Fit(
             family=self,
@@ -121,6 +123,7 @@ class PredictingFamily(Family):
             prediction=prediction,
             predict=lambda prompts: self.predict(theta, prompts),
             theta=theta,
+            stderr=stderr,
         )
 
 

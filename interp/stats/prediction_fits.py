@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from jaxtyping import Float
 from scipy.optimize import least_squares
 from torch import Tensor
+
+from interp.stats.least_squares import least_squares as least_squares_fit
 
 __all__ = ["fit_predictions"]
 
@@ -19,8 +22,9 @@ def fit_predictions(
     predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
     target: Float[Tensor, "prompt output"],
     starts: Sequence[Float[Tensor, " parameter"]],
-) -> Float[Tensor, " parameter"]:
-    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``."""
+) -> tuple[Float[Tensor, " parameter"], Float[Tensor, " parameter"]]:
+    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``, and its
+    standard errors, a cluster per prompt."""
     size = float(target.square().mean().sqrt()) or 1.0
 
     def residual(theta: np.ndarray) -> np.ndarray:
@@ -28,10 +32,22 @@ def fit_predictions(
         return torch.nan_to_num(error, nan=1e12, posinf=1e12, neginf=-1e12).clamp(-1e12, 1e12).numpy()
 
     def jacobian(theta: np.ndarray) -> np.ndarray:
-        rows = torch.func.jacfwd(predict)(torch.from_numpy(theta)).flatten(0, 1) / size
+        rows = _jacobian(predict, torch.from_numpy(theta)).flatten(0, 1) / size
         return torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
     fits = [
         least_squares(residual, start.numpy(), jac=jacobian, x_scale="jac", max_nfev=EVALUATIONS) for start in starts
     ]
-    return torch.from_numpy(min(fits, key=lambda fit: fit.cost).x)
+    theta = torch.from_numpy(min(fits, key=lambda fit: fit.cost).x)
+    error = torch.nan_to_num(target - predict(theta), posinf=0.0, neginf=0.0)
+    design = torch.nan_to_num(_jacobian(predict, theta), posinf=0.0, neginf=0.0)
+    return theta, least_squares_fit(design, error, float(target.norm())).stderr
+
+
+def _jacobian(
+    predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
+    theta: Float[Tensor, " parameter"],
+) -> Float[Tensor, "prompt output parameter"]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch, about what it does itself when first asked
+        return torch.func.jacfwd(predict)(theta)

@@ -7,6 +7,7 @@ from interp.models.tasks.noisy_regression import NoisyRegression, RegressionProm
 from interp.models.tasks.protocol import (
     Blocks,
     Examples,
+    GaussianExamples,
     GramPrompts,
     LinearExamples,
     LinePrompts,
@@ -29,6 +30,7 @@ __all__ = [
     "CompletionPrompts",
     "DynamicsPrompts",
     "Examples",
+    "GaussianExamples",
     "GramPrompts",
     "KernelLaw",
     "LeastSquares",

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.targets import Target
 from interp.models.transformer import LinearTransformer
 from interp.models.words import Words
@@ -23,6 +24,7 @@ from interp.models.words import Words
 __all__ = [
     "Blocks",
     "Examples",
+    "GaussianExamples",
     "GramPrompts",
     "LinePrompts",
     "LinearExamples",
@@ -203,6 +205,27 @@ class Task(Protocol):
 
     def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Any) -> Float[Tensor, "prompt position"]:
         """The error of the task at every position that is scored: its mean is the loss."""
+        ...
+
+
+@runtime_checkable
+class GaussianExamples(Protocol):
+    """A law of ``LinearExamples`` with Gaussian inputs and weights, whose noise can be set: what solvers are tuned to,
+    and adaptation to noise is measured on."""
+
+    dim: int
+    noise: NoiseLaw
+    covariance: tuple[float, ...] | None
+    weight_std: float
+
+    def with_noise(self, noise: NoiseLaw) -> Task: ...
+
+    def oracle_weights(self, prompts: Any) -> Float[Tensor, "prompt dim"]:
+        """The posterior mean of w."""
+        ...
+
+    def tuning(self, prompts: Any, target: Float[Tensor, "prompt dim"] | None = None) -> Any:
+        """What solvers are tuned on: to come close to ``target`` (None: the posterior mean of w)."""
         ...
 
 
