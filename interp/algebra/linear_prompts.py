@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Bool
@@ -12,12 +12,12 @@ from interp.algebra.sensitivity import Prompts
 from interp.algebra.unrolling import label_indices, unclipped
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import CompletionPrompts, Examples, RegressionPrompts
+from interp.models.tasks import Examples
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
 
-P = TypeVar("P", RegressionPrompts, CompletionPrompts, Examples)
+P = TypeVar("P", bound=Examples)
 
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped
@@ -43,14 +43,14 @@ def usable(model: LinearTransformer, prompts: P) -> tuple[P, str | None, str | N
     """The prompts on which the layers are linear maps of reasonable size: (those, a note on the others, and why there
     is nothing to analyse when too few are left)."""
     finite, clipping = finite_and_clipped(model, prompts)
-    kept = finite & ~clipping
+    kept, examples = finite & ~clipping, cast(Any, prompts)  # a part of a batch of prompts is one of the same kind
     diverging, clipped = int((~finite).sum()), int(clipping.sum())
     if diverging + clipped == 0:
         return prompts, None, None
     left = f"{diverging} of {prompts.count} prompts diverge (beyond {DIVERGED:g}) and {clipped} meet the clip"
     if int(kept.sum()) < FEWEST_KEPT * prompts.count:
-        return prompts[kept], None, f"skipped, because {left}: no linear map describes the network on its own task"
-    return prompts[kept], f"{left}; they are left out of every figure", None
+        return examples[kept], None, f"skipped, because {left}: no linear map describes the network on its own task"
+    return examples[kept], f"{left}; they are left out of every figure", None
 
 
 def linear_prompts(model: LinearTransformer, prompts: P) -> P:
@@ -58,4 +58,4 @@ def linear_prompts(model: LinearTransformer, prompts: P) -> P:
     if model.spec.clip is None:
         return prompts
     kept, _, hopeless = usable(model, prompts)
-    return kept if hopeless is None else kept[:0]
+    return kept if hopeless is None else cast(Any, kept)[:0]
