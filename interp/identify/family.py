@@ -131,7 +131,26 @@ FAMILIES: dict[str, Family] = {}
 
 
 def register_family(family: Family) -> Family:
-    """Make a family known by its name. Raises UsageError when the name is taken."""
+    """Make a family known by its name. Raises UsageError when the name is taken.
+
+    >>> import torch
+    >>> from interp import identify, register_family
+    >>> from interp.identify.family import PredictingFamily
+    >>> class Average(PredictingFamily):
+    ...     name = "average"
+    ...     formula = "f = theta mean y"
+    ...     def applies(self, run):
+    ...         return None
+    ...     def starts(self, run):
+    ...         return [torch.ones(1, dtype=torch.float64)]
+    ...     def predict(self, theta, prompts):  # (parameter,) and prompts -> (prompt, output)
+    ...         return theta * prompts.y.mean(1, keepdim=True)
+    ...     def recovered(self, fit, run):
+    ...         raise NotImplementedError("terms of an Update, where it is chosen")
+    >>> family = register_family(Average())
+    >>> [(f.name, f.chosen) for f in identify("zoo:lsa-1", prompts=64).families if f.name == "average"]
+    [('average', False)]
+    """
     if FAMILIES.get(family.name, family).__class__ is not family.__class__:
         raise UsageError(f"a family of the name {family.name!r} is registered already; give it another")
     FAMILIES[family.name] = family
