@@ -14,7 +14,7 @@ tensor K, so the factor s of the attention is not part of them; the first index 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -59,6 +59,9 @@ class BasisParametrisation:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(row) for row in self.live)
+
+    def scaled(self, scale: float) -> BasisParametrisation:
+        return replace(self, scale=scale)
 
     @property
     def machine_masks(self) -> tuple[Float[Tensor, "x x"], ...]:
@@ -140,6 +143,9 @@ class MatrixParametrisation:
     @property
     def sizes(self) -> tuple[int, ...]:
         return (len(self.inputs) ** 2,) * self.layers
+
+    def scaled(self, scale: float) -> MatrixParametrisation:
+        return replace(self, scale=scale)
 
     def design(
         self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
