@@ -41,7 +41,7 @@ def open_checkpoint(source: Source, spec: str | None = None) -> Checkpoint:
 
     >>> from interp import open_checkpoint
     >>> tuple(open_checkpoint("zoo:lsa-1").model.Q.shape)
-    (1, 1, 11, 11)
+    (1, 2, 40, 40)
     """
     return source if isinstance(source, Checkpoint) else _open_checkpoint(fspath(source), spec)
 
@@ -65,7 +65,7 @@ def identify(checkpoint: Source, prompts: int = DEFAULT_PROMPTS, seed: int = 0) 
     """The verdict and what it rests on, without the further evidence. Raises as ``analyse`` does.
 
     >>> from interp import identify
-    >>> result = identify("zoo:lsa-1", prompts=64)
+    >>> result = identify("zoo:gdpp-l4-u5", prompts=64)
     >>> [family.name for family in result.families if family.chosen] == [result.verdict.algorithm]
     True
     """
@@ -77,8 +77,8 @@ def unroll(checkpoint: Source, prompts: int = 1, seed: int = 0) -> tuple[Implici
     <w, x_i>, on prompts of the task. Exact, with no probe. Raises LayoutError for layers that share no linear map.
 
     >>> from interp import unroll
-    >>> [tuple(state.w.shape) for state in unroll("zoo:lsa-1", prompts=2)]  # (prompt, output, dim)
-    [(2, 1, 10), (2, 1, 10)]
+    >>> [tuple(state.w.shape) for state in unroll("zoo:gdpp-l4-u5", prompts=2)]  # (prompt, output, dim)
+    [(2, 1, 10), (2, 1, 10), (2, 1, 10), (2, 1, 10), (2, 1, 10)]
     """
     model = open_checkpoint(checkpoint).model.require_finite().to(torch.float64)
     task = task_of(model.spec.task)
@@ -99,9 +99,9 @@ def probe(
     Raises UsageError for a target that the task does not have or too few prompts, LayoutError for a task without any.
 
     >>> from interp import probe
-    >>> report = probe("zoo:lsa-1", targets=["label"], prompts=128)
+    >>> report = probe("zoo:gdpp-l4-u5", targets=["label"], prompts=64)
     >>> sorted({score.layer for score in report.probes})
-    [0, 1]
+    [0, 1, 2, 3, 4]
     """
     return probe_checkpoint(open_checkpoint(checkpoint), targets=tuple(targets), prompts=prompts, seed=seed)
 
@@ -112,7 +112,7 @@ def emit(checkpoint: Source, to: str = "numpy", prompts: int = DEFAULT_PROMPTS, 
     recognized, UsageError for a language that is not known.
 
     >>> from interp import emit
-    >>> "def predict(" in emit("zoo:lsa-1", prompts=64)
+    >>> "def predict(" in emit("zoo:gdpp-l4-u5", prompts=64)
     True
     """
     opened = open_checkpoint(checkpoint)
@@ -138,7 +138,7 @@ def render(result: Analysis | ProbeReport) -> Page:
     UsageError for a place that cannot be written.
 
     >>> from interp import identify, render
-    >>> render(identify("zoo:lsa-1", prompts=64)).title
-    'Report on zoo:lsa-1'
+    >>> render(identify("zoo:gdpp-l4-u5", prompts=64)).title
+    'Report on zoo:gdpp-l4-u5'
     """
     return render_report(result)

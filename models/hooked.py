@@ -77,7 +77,7 @@ class HookedLinearTransformer(HookedRootModule):
 
     >>> import torch
     >>> from interp import HookedLinearTransformer, open_checkpoint
-    >>> model = open_checkpoint("zoo:lsa-1").model.to(torch.float64)
+    >>> model = open_checkpoint("zoo:gdpp-l4-u5").model.to(torch.float64)
     >>> context, query = torch.randn(2, 20, 11).double(), torch.randn(2, 1, 11).double()
     >>> prediction, cache = HookedLinearTransformer(model).run_with_cache(context, query)
     >>> prediction.shape, cache["blocks.0.hook_resid_post"].shape

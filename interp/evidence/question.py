@@ -58,7 +58,7 @@ def question(name: str, *, brief: bool = False) -> Callable[[Callable[..., Any]]
     >>> @question("how-many", brief=True)
     ... def how_many(choice, run):
     ...     return Section(name="how-many", title="How many prompts?", finding=f"{run.prompts} prompts")
-    >>> identify("zoo:lsa-1", prompts=64).answers["how-many"].finding
+    >>> identify("zoo:gdpp-l4-u5", prompts=64).answers["how-many"].finding
     '64 prompts'
     """
 

@@ -148,7 +148,7 @@ def register_family(family: Family) -> Family:
     ...     def recovered(self, fit, run):
     ...         raise NotImplementedError("terms of an Update, where it is chosen")
     >>> family = register_family(Average())
-    >>> [(f.name, f.chosen) for f in identify("zoo:lsa-1", prompts=64).families if f.name == "average"]
+    >>> [(f.name, f.chosen) for f in identify("zoo:gdpp-l4-u5", prompts=64).families if f.name == "average"]
     [('average', False)]
     """
     if FAMILIES.get(family.name, family).__class__ is not family.__class__:

@@ -143,7 +143,7 @@ class Analysis(Tabular):
     tables, and ``tables`` has them all.
 
     >>> from interp import Analysis, identify
-    >>> result = identify("zoo:lsa-1", prompts=64)
+    >>> result = identify("zoo:gdpp-l4-u5", prompts=64)
     >>> Analysis.from_dict(result.to_dict()) == result
     True
     >>> list(result.to_frame("families").columns)[:3]

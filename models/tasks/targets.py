@@ -44,7 +44,7 @@ def register_target(target: Target) -> Target:
     ...     needs=("x_query",), value=lambda prompts, at: prompts.x_query.square().sum(-1, keepdim=True))
     >>> register_target(size) is size
     True
-    >>> sorted({score.target for score in probe("zoo:lsa-1", targets=["query-size"], prompts=128).probes})
+    >>> sorted({score.target for score in probe("zoo:gdpp-l4-u5", targets=["query-size"], prompts=64).probes})
     ['query-size']
     """
     if REGISTERED.get(target.name, target) is not target:
