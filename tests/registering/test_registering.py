@@ -117,7 +117,7 @@ def test_each_is_in_the_json_document(analysis: Analysis) -> None:
     scores = {(p["layer"], p["target"]): p["r2"] for p in made["probes"] if p["kind"] == "token"}
     assert {target for _, target in scores} == {"label", "first-coordinate"}
     assert scores[0, "first-coordinate"] > 0.999 and scores[0, "label"] < 0.2 < scores[1, "label"]
-    assert [e["axis"] for e in made["evidence"]["stress"]] == ["tails"]
+    assert "degrees of freedom" in [e["label"] for e in made["evidence"]["stress"]]
     again = document.loads(document.dumps(analysis))
     assert again.answers == analysis.answers and again.recovered == analysis.recovered
 
@@ -163,7 +163,7 @@ def test_another_network_is_not_called_it(toys: SimpleNamespace, tmp_path: Path)
     plain = identify(saved(planted(toys, OMEGAS), tmp_path), prompts=256)
     assert plain.verdict.algorithm == "gd"
     (toy,) = (family for family in plain.families if family.name == "centred-gd")
-    assert not toy.chosen and toy.fidelity is not None and toy.fidelity < 0.99
+    assert not toy.chosen and toy.fidelity is not None and toy.fidelity < 1 - 1e-4  # its algorithm is another
     random = planted(toys, OMEGAS, [toys.toy_layer.Centring()], noise=0.5)
     assert identify(saved(random, tmp_path), prompts=256).verdict.algorithm == "unrecognized"
 
