@@ -20,7 +20,7 @@ from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.models.tasks import Prompts
 from interp.results import RecoveredAlgorithm
-from interp.stats.prediction_fits import fit_predictions
+from interp.stats.prediction_fits import fit_predictions, standard_errors
 
 if TYPE_CHECKING:
     from interp.identify.run import Run
@@ -114,7 +114,8 @@ class PredictingFamily(Family):
 
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
         fitted, held_out = run.network.fitted, run.network.held_out
-        theta, stderr = fit_predictions(lambda t: self.predict(t, fitted.drawn), fitted.prediction, self.starts(run))
+        theta = fit_predictions(lambda t: self.predict(t, fitted.drawn), fitted.prediction, self.starts(run))
+        stderr = standard_errors(lambda t: self.predict(t, fitted.drawn), theta, fitted.prediction)
         prediction = self.predict(theta, held_out.drawn)
         return Fit(
             family=self,
