@@ -27,7 +27,7 @@ from torch import Tensor
 from interp.families.passage import LayerPassage, Passage
 from interp.models.layers import LayerNorm
 from interp.models.specification import ModelSpec
-from interp.models.tasks import SimplePrompts
+from interp.models.tasks import LinePrompts
 from interp.results import Direction, Division, DivisionBin, HeadRole, Slot
 from interp.stats.averages import mean_with_error, quantile_bins
 from interp.stats.least_squares import affine_map, with_one
@@ -74,7 +74,7 @@ class Rows:
         return self.C * (self.x[:, -1] - self.mean_x) + self.V * self.mean_y
 
 
-def rows_of(prompts: SimplePrompts, keys: str) -> Rows:
+def rows_of(prompts: LinePrompts, keys: str) -> Rows:
     x = torch.cat([prompts.x, prompts.x_query[:, None]], 1)
     y = torch.cat([prompts.y, torch.zeros_like(prompts.x_query)[:, None]], 1)
     n = prompts.context + (keys == "all")
