@@ -21,7 +21,8 @@ from interp.identify.run import Run
 from interp.identify.score import EXACT, NEGLIGIBLE
 from interp.identify.verdict import score_words
 from interp.models.skipped import Skipped
-from interp.models.tasks import States
+from interp.models.specification import ModelSpec
+from interp.models.tasks import States, StatesTask
 from interp.results import RecoveredAlgorithm
 from interp.solvers.next_state import Pairs
 
@@ -52,23 +53,25 @@ class GradientStep(Family):
     def applies(self, run: Run) -> Skipped | None:
         if not isinstance(run.network, CausalSequences):
             return run.network.skipped or Skipped("its tokens are no causal sequence")
-        if not isinstance(run.network.fitted.drawn, States):
+        task = run.task
+        if not isinstance(run.network.fitted.drawn, States) or not isinstance(task, StatesTask):
             return Skipped("its tokens hold no states")
-        start = _start(run)
+        start = _start(run.spec, task)
         if not run.spec.residual or start not in ("start", "zero"):
             return Skipped("the channel that is read out does not start with a guess of the next state, or with 0")
-        if self.matrix and not (start == "start" and bool(run.task.start_matrix().any())):
+        if self.matrix and not (start == "start" and bool(task.start_matrix().any())):
             return Skipped("its tokens do not start with W₀ s_t")
         return None
 
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
-        network, sign = run.network, run.spec.readout.sign
+        network, task, sign = run.network, run.task, run.spec.readout.sign
+        assert isinstance(task, StatesTask)  # it applies
         fitted, held_out = network.fitted, network.held_out
         pairs = Pairs(fitted.drawn.states)
         step = fit_step(fitted.added.view_as(pairs.current), pairs, self.matrix, sign)
         if step is None:
             return Skipped("the best step is of size 0")
-        start = _start_matrix(run)
+        start = _start_matrix(run.spec, task)
 
         def predict(prompts: States) -> Float[Tensor, "prompt output"]:
             now = Pairs(prompts.states)
@@ -109,17 +112,17 @@ def _number(value: float, stderr: float | None) -> str:
     return f"{value:.3g}" if not stderr or stderr < 1e-9 else f"{value:.2g} ± {stderr:.1g}"
 
 
-def _start(run: Run) -> str:
+def _start(spec: ModelSpec, task: StatesTask) -> str:
     """What the channel that is read out holds before the first layer."""
-    names = [name for name, _ in run.spec.tokens]
-    contents = run.task.contents(len(names)) or ()
-    return contents[names.index(run.spec.readout.channel)]
+    names = [name for name, _ in spec.tokens]
+    contents = task.contents(len(names)) or ()
+    return contents[names.index(spec.readout.channel)]
 
 
-def _start_matrix(run: Run) -> Float[Tensor, "dim dim"]:
+def _start_matrix(spec: ModelSpec, task: StatesTask) -> Float[Tensor, "dim dim"]:
     """M_0: s_t is read out as M_0 s_t before the first layer."""
-    W_0 = run.task.start_matrix()
-    return W_0 if _start(run) == "start" else torch.zeros_like(W_0)
+    W_0 = task.start_matrix()
+    return W_0 if _start(spec, task) == "start" else torch.zeros_like(W_0)
 
 
 def decay(step: Step, sign: int, dim: int) -> Float[Tensor, "dim dim"]:
@@ -130,7 +133,7 @@ def decay(step: Step, sign: int, dim: int) -> Float[Tensor, "dim dim"]:
 
 def fit_step(added: Float[Tensor, "sequence pos dim"], pairs: Pairs, matrix: bool, sign: int) -> Step | None:
     """By least squares of what the network adds, a cluster per sequence; None for a step of size 0."""
-    eta, M, errors = _regress(added, pairs.descent, pairs.curvature, matrix)
+    eta, M, errors = (_regress_matrix if matrix else _regress_number)(added, pairs.descent, pairs.curvature)
     if not eta:
         return None
     W_0 = sign * M / eta
@@ -138,39 +141,36 @@ def fit_step(added: Float[Tensor, "sequence pos dim"], pairs: Pairs, matrix: boo
     return Step(eta=eta, eta_stderr=errors[0], w0=w0, w0_stderr=None if matrix else errors[1] / abs(eta))
 
 
-def _regress(
-    added: Float[Tensor, "sequence pos dim"],
-    descent: Float[Tensor, "sequence pos dim"],
-    curvature: Float[Tensor, "sequence pos dim"],
-    matrix: bool,
-) -> tuple[float, Float[Tensor, "dim dim"], tuple[float, float]]:
-    """eta and M of added = eta descent - M curvature, and the standard errors of eta and of a scalar M."""
-    dim = added.shape[-1]
-    if matrix:
-        # Residuals of both sides after the best M for each, then one number.
-        X = curvature.flatten(0, 1)
-        solved = torch.linalg.lstsq(X, torch.cat([added.flatten(0, 1), descent.flatten(0, 1)], 1), driver="gelsd")
-        fit_added, fit_descent = solved.solution.split(dim, 1)
-        left, right = added.flatten(0, 1) - X @ fit_added, descent.flatten(0, 1) - X @ fit_descent
-        power = float(right.square().sum())
-        eta = float((left * right).sum()) / power if power > 0 else 0.0
-        return eta, (eta * fit_descent - fit_added).T, _errors(left - eta * right, right, added.shape[0])
+Rows = Float[Tensor, "sequence pos dim"]
+Regression = tuple[
+    float, Float[Tensor, "dim dim"], tuple[float, float]
+]  # eta, M, standard errors of eta and a scalar M
+
+
+def _regress_matrix(added: Rows, descent: Rows, curvature: Rows) -> Regression:
+    """Of added = eta descent - M curvature: residuals of both sides after the best M for each, then one number."""
+    X, both = curvature.flatten(0, 1), torch.cat([added.flatten(0, 1), descent.flatten(0, 1)], 1)
+    solution = torch.linalg.lstsq(X, both, driver="gelsd").solution
+    fit_added, fit_descent = solution.chunk(2, 1)
+    left, right = (both - X @ solution).chunk(2, 1)
+    power = float(right.square().sum())
+    eta = float((left * right).sum()) / power if power > 0 else 0.0
+    scores = ((left - eta * right) * right).reshape(added.shape[0], -1).sum(1)
+    error = float(scores.square().sum().sqrt() / right.square().sum())
+    return eta, (eta * fit_descent - fit_added).T, (error, float("nan"))
+
+
+def _regress_number(added: Rows, descent: Rows, curvature: Rows) -> Regression:
     columns = torch.stack([descent.flatten(1), -curvature.flatten(1)], -1)
     design = columns.flatten(0, 1)
     theta = torch.linalg.lstsq(design, added.flatten()[:, None], driver="gelsd").solution[:, 0]
-    residual = added.flatten(1) - columns @ theta
     inverse = torch.linalg.pinv(design.T @ design, hermitian=True)
-    root = torch.einsum("np,npk->nk", residual, columns) @ inverse
-    stderr = root.square().sum(0).sqrt()
+    root = torch.einsum("np,npk->nk", added.flatten(1) - columns @ theta, columns) @ inverse
     eta, mu = theta.tolist()
     # W_0 = M / eta: to first order in both.
-    combined = float((root[:, 1] - mu / eta * root[:, 0]).square().sum().sqrt()) if eta else float("nan")
-    return eta, mu * torch.eye(dim, dtype=added.dtype), (float(stderr[0]), combined)
-
-
-def _errors(residual: Tensor, right: Tensor, sequences: int) -> tuple[float, float]:
-    scores = (residual * right).reshape(sequences, -1).sum(1)
-    return float(scores.square().sum().sqrt() / right.square().sum()), float("nan")
+    combined = float((root[:, 1] - mu / eta * root[:, 0]).norm()) if eta else float("nan")
+    M = mu * torch.eye(added.shape[-1], dtype=added.dtype)
+    return eta, M, (float(root[:, 0].norm()), combined)
 
 
 register_family(GradientStep(name="gradient step", label="gd", matrix=False))

@@ -69,8 +69,9 @@ class SharedKeysFamily(Family):
         raise NotImplementedError
 
     def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
-        """Where to begin a refit, beside the output-weighted estimate."""
-        return ()
+        """Where to begin a refit, beside the output-weighted estimate: at the projection of the weights."""
+        known = isinstance(parametrisation, BasisParametrisation)
+        return [parametrisation.by_weights(network.layers, network.live)] if known else ()
 
     def structure_numbers(self, parametrisation: Parametrisation) -> int:
         """Numbers that were read off the weights, not fitted."""
@@ -90,7 +91,7 @@ class SharedKeysFamily(Family):
 
         def run_algorithm(prompts: Examples) -> Float[Tensor, "prompt output"]:
             # A network scales its sums by the number of examples that there are, and so does its algorithm.
-            scaled = replace(parametrisation, scale=spec.attention.factor(prompts.context))
+            scaled = parametrisation.scaled(spec.attention.factor(prompts.context))
             return predict(scaled.build(estimate.theta), gram_prompts(prompts, spec))
 
         return OmegaFit(
@@ -106,7 +107,7 @@ class SharedKeysFamily(Family):
 
     def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:
         assert isinstance(fit, OmegaFit)  # what ``fit`` returns
-        return describe_recovered(fit, run.spec, run.task, isinstance(run.network.held_out.drawn, Blocks))
+        return describe_recovered(fit, run.spec, run.task.context, isinstance(run.network.held_out.drawn, Blocks))
 
 
 class ConditioningFamily(SharedKeysFamily):
@@ -126,8 +127,7 @@ class ConditioningFamily(SharedKeysFamily):
         run.progress("looking for EAGLE")
         assert isinstance(fit.parametrisation, BasisParametrisation)  # as that of every form of gd++
         laws = scaling_laws(fit.parametrisation, fit.fit, network.layers, run.task, run.spec, run.seeds.adaptation)
-        refined = replace(fit, laws=laws)
-        return replace(refined, algorithm="eagle") if any(law.holds for law in refined.laws) else refined
+        return replace(fit, laws=laws, algorithm="eagle" if any(law.holds for law in laws) else fit.algorithm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +142,6 @@ class OmegaFamily(SharedKeysFamily):
 
     def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> BasisParametrisation:
         return BasisParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
-
-    def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
-        """The projection of the weights."""
-        assert isinstance(parametrisation, BasisParametrisation)
-        return [parametrisation.by_weights(network.layers, network.live)]
 
 
 class GdPlusPlus(OmegaFamily, ConditioningFamily):

@@ -85,21 +85,20 @@ class CheckpointMaps:
 
     def counts(self) -> dict[str, int]:
         """How many numbers of Q and P are NaN, infinite, and dead."""
-        both = (self.Q, self.P)
-        dead = sum(int(self.dead(name).sum()) for name in MATRICES) * self.heads
+        numbers = np.stack([self.Q, self.P])
         return {
-            "numbers": self.Q.size + self.P.size,
-            "nan": sum(int(np.isnan(m).sum()) for m in both),
-            "inf": sum(int(np.isinf(m).sum()) for m in both),
-            "dead": dead,
+            "numbers": numbers.size,
+            "nan": int(np.isnan(numbers).sum()),
+            "inf": int(np.isinf(numbers).sum()),
+            "dead": sum(int(self.dead(name).sum()) for name in MATRICES) * self.heads,
         }
 
     def dead(self, name: str) -> Bool[np.ndarray, "layer row column"]:
         """The cells of a matrix or map that no prediction depends on."""
         T, source = self.live_maps, self.live_channels[:, None, :]
         live = {
-            "Q": T.any(1)[:, :, None] & source,
-            "P": T.any(2)[:, :, None] & source,
+            "Q": np.any(T, axis=1)[:, :, None] & source,
+            "P": np.any(T, axis=2)[:, :, None] & source,
             "copy": T & source & self.live_channels[:, :, None],
             "trace": np.diagonal(T, axis1=1, axis2=2)[:, :, None] & source,
             "left": T,

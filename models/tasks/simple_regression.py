@@ -31,7 +31,7 @@ from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import Prompts, References, Variation, Words, single_precision, squared_errors
 from interp.models.tasks.registry import register_task
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.line_descent import fit_descent
 
@@ -205,7 +205,8 @@ class SimpleRegression:
 
     def references(self, tuning: SimplePrompts, depth: int, keys: str) -> References:
         """The mean label, two preconditioned gradient steps, and least squares itself."""
-        (tuned,) = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, ("preconditioned-gd",))
+        tuned = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, "preconditioned-gd")
+        assert tuned is not None  # only the polynomial may be
 
         def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
             line = prompts.least_squares()
