@@ -30,7 +30,7 @@ def tabulate(
 
 
 def points(
-    rows: Iterable[Any], x: str, y: str, text: Callable[[Any, str], str], *, above: float = -math.inf
+    rows: Iterable[Any], x: str, y: str, text: Callable[[Any, str], str], *, above: float | int = -math.inf
 ) -> list[Point]:
     """The rows whose field ``y`` is finite, and ``above`` that; ``text`` says a row, given the text of ``y``."""
     name, _, beside = y.partition(":")
