@@ -181,10 +181,7 @@ def test_sub_packages_import_each_other_in_no_circle():
 
 
 def test_modules_import_each_other_in_no_circle():
-    edges = graph(TREES, NODES)
-    # The one that there is: delete this line once depth_text lies outside of sections.probes.
-    edges["interp.reports.sections.probes"].discard("interp.reports.sections.interventions")
-    assert not circle(edges)
+    assert not circle(graph(TREES, NODES))
 
 
 def test_the_search_for_circles_finds_one():
