@@ -11,17 +11,18 @@ question does not concern networks of this kind; ``Skipped``: it does, but could
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from interp.errors import UsageError
 from interp.identify.choose import Choice
 from interp.identify.run import Run
-from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.results import Section
 
-__all__ = ["QUESTIONS", "Answer", "Question", "question"]
+__all__ = ["QUESTIONS", "Answer", "Question", "finite", "question", "with_error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,17 @@ class Answer:
     fields: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def finite(value: Any) -> float | None:
+    """A tensor of one number as plain data."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def with_error(name: str, figure: tuple[Any, Any], error: str = "") -> dict[str, Any]:
+    """Two fields of a row: a figure, and beside it its interval, NAME_ci, or what stands for ``error``."""
+    return {name: figure[0], error or f"{name}_ci": figure[1]}
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,17 @@ QUESTIONS: dict[str, Question] = {}
 
 
 def question(name: str, *, brief: bool = False) -> Callable[[Callable[..., Any]], Question]:
-    """Register a function as the question ``name``. Raises UsageError when the name is taken."""
+    """Register a function as the question ``name``: the decorator of a function of the choice and the run. Raises
+    UsageError when the name is taken.
+
+    >>> from interp import identify, question
+    >>> from interp.results import Section
+    >>> @question("how-many", brief=True)
+    ... def how_many(choice, run):
+    ...     return Section(name="how-many", title="How many prompts?", finding=f"{run.prompts} prompts")
+    >>> identify("zoo:gdpp-l4-u5", prompts=64).answers["how-many"].finding
+    '64 prompts'
+    """
 
     def register(ask: Callable[[Choice, Run], Answer | Section | Skipped | None]) -> Question:
         known = QUESTIONS.get(name)

@@ -14,8 +14,8 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interp.errors import UnreadableFile, UsageError, did_you_mean
 from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from interp.results import Section

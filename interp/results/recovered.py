@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.results.document import CheckpointInfo
 from interp.results.notation import equation
 from interp.results.plain_data import to_plain
@@ -374,13 +374,13 @@ class Disagreement:
     seed: int
     prompts: int
     left_out: int  # prompts that diverge or meet the network's clip
-    r2: float | None
-    r2_ci: tuple[float | None, float | None]
-    rms: float | None
-    median: float | None
-    q90: float | None
-    q99: float | None
-    largest: float | None
+    r2: float | None = None
+    r2_ci: tuple[float | None, float | None] = (None, None)
+    rms: float | None = None
+    median: float | None = None
+    q90: float | None = None
+    q99: float | None = None
+    largest: float | None = None
     skipped: str | None = None
 
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.solvers.statistics import RegressionStatistics
 
 __all__ = ["TuningSet", "minimise_positive", "minimise_smooth"]
@@ -59,6 +59,11 @@ class TuningSet:
     def _half_square(self, error: Tensor) -> Tensor:
         square = error.square()
         return 0.5 * (square if self.covariance is None else square * self.covariance).sum(-1)
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        """The mean over prompts of Sigma's."""
+        return max(float(self.statistics.spectrum.values[:, -1].mean()), 1e-300)
 
     @cached_property
     def _alpha(self) -> Tensor:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -41,6 +40,10 @@ __all__ = [
     "Words",
 ]
 
+# Not typing.Self, which the tests' runtime checks of single methods cannot follow.
+Own = TypeVar("Own", bound="Prompts")
+OwnLinear = TypeVar("OwnLinear", bound="LinearExamples")
+
 
 @dataclass(frozen=True, eq=False)
 class GramPrompts:
@@ -70,7 +73,7 @@ class Prompts(Protocol):
         """The arguments of the token-by-token pass: (context, query), or (sequence,) for causal keys."""
         ...
 
-    def __getitem__(self, index: slice | Tensor) -> Self: ...
+    def __getitem__(self: Own, index: slice | Tensor) -> Own: ...
 
 
 @runtime_checkable
@@ -120,7 +123,7 @@ class LinearExamples(Examples, Protocol):
     w: Float[Tensor, "prompt dim"]
     sigma: Float[Tensor, " prompt"]
 
-    def asking(self, x_query: Float[Tensor, "prompt dim"]) -> Self:
+    def asking(self: OwnLinear, x_query: Float[Tensor, "prompt dim"]) -> OwnLinear:
         """The same examples with another query."""
         ...
 
@@ -280,13 +283,3 @@ class StatesTask(Task, Protocol):
     def contents(self, channels: int) -> tuple[str, ...] | None:
         """What each of so many channels of a token holds; None when the task says nothing that fits."""
         ...
-
-
-def squared_errors(prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
-    """The squared error of every prompt, averaged over its outputs."""
-    return (prediction - prompts.target.flatten(1)).square().mean(1, keepdim=True)
-
-
-def single_precision(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rounded to numbers that single precision holds exactly, still in float64."""
-    return {name: value.to(torch.float32).to(torch.float64) for name, value in tensors.items()}

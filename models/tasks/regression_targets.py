@@ -3,18 +3,17 @@ sigma is the noise level and tau the standard deviation of the weights; see ``in
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.tasks.target import Target
-from interp.solvers.least_norm import chebyshev_solve, least_norm_solve, ridge_solve
+from interp.models.tasks.target import Target, chebyshev_target
+from interp.solvers.chebyshev import chebyshev_solve
+from interp.solvers.ridge import ols, ridge
 
 __all__ = ["regression_targets"]
 
-STEPS = 6  # of Chebyshev iteration, as in the mesa paper
 VERSATILE, AKYUREK, MESA = "arXiv 2402.14180", "arXiv 2211.15661", "arXiv 2309.05858"
 WHOLE = ("within-prompt", "gram", "token")
 USUAL = ("within-prompt", "token")
@@ -26,7 +25,7 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
     """``weight_std`` is tau."""
 
     def w_ridge(p: Any, at: int | None) -> Float[Tensor, "prompt dim"]:
-        return ridge_solve(_sigma(p), _alpha(p), (p.sigma / weight_std) ** 2)
+        return ridge(_sigma(p), _alpha(p), (p.sigma / weight_std) ** 2)
 
     return (
         Target(
@@ -35,7 +34,7 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
         ),
         Target(
             name="w-ols", formula="w_ols = Sigma^+ X^T y", source=f"{AKYUREK}, section 5", expectation=EVEN,
-            kinds=WHOLE, value=lambda p, at: least_norm_solve(_sigma(p), _alpha(p)),
+            kinds=WHOLE, value=lambda p, at: ols(_sigma(p), _alpha(p)),
         ),
         Target(
             name="w-ridge", formula="w_ridge = (Sigma + sigma^2/tau^2 I)^-1 X^T y", source=f"{VERSATILE}, section 4",
@@ -58,21 +57,10 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
         ),
         Target(
             name="preconditioned", formula="(Sigma + sigma^2 I)^-1 x", source=f"{MESA}, section 3", expectation=ODD,
-            usual=("token",), value=lambda p, at: ridge_solve(_sigma(p), _x(p, at), p.sigma**2),
+            usual=("token",), value=lambda p, at: ridge(_sigma(p), _x(p, at), p.sigma**2),
         ),
-        _chebyshev(STEPS),
+        chebyshev_target("(Sigma + sigma^2 I)^-1 x", _preconditioned),
     )  # fmt: skip
-
-
-def _chebyshev(steps: int) -> Target:
-    return Target(
-        name=f"chebyshev-{steps}",
-        formula=f"(Sigma + sigma^2 I)^-1 x by {steps} step{'s' * (steps > 1)} of Chebyshev iteration",
-        source=f"{MESA}, Methods (the steps there are learned)",
-        expectation="closer to what so many layers can build than the exact inverse",
-        value=partial(_preconditioned, steps),
-        numbered=_chebyshev,
-    )
 
 
 def _preconditioned(steps: int, prompts: Any, position: int | None) -> Float[Tensor, "prompt dim"]:
