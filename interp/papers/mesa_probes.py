@@ -99,7 +99,7 @@ def network_rows(
 def _row(name: str, found: ProbeScore, errors: Sequence[float]) -> dict[str, Any]:
     ours, stderr = mean_with_error(torch.tensor(errors, dtype=torch.float64))
     curves = PAPER.get(found.target, {}) if name == OF_THE_PAPER else {}
-    paper = curves[found.position][found.layer] if found.position in curves else None
+    paper = None if found.position not in curves else curves[found.position or 0][found.layer]
     where = "inputs" if found.layer == 0 else f"layer {found.layer}"
     return row(
         f"{name}: {found.target}, t = {found.position}, {where}", paper, ours, stderr, None,

@@ -63,12 +63,13 @@ class TaskFields:
             if key not in fields:
                 words = " and ".join((", ".join(needed[:-1]), needed[-1])) if needed[1:] else "one"
                 raise LayoutError(f"the task has no {key!r}, expected {words} for {cls.name}")
-        given = {key: fields[key] for key in known if key in needed or fields.get(key) is not None}
+        given: dict[str, Any] = {key: fields[key] for key in known if key in needed or fields.get(key) is not None}
         given |= {key: as_float(given[key]) for key in floats if key in given}
         if "noise" in given:
-            level = given["noise"]
+            level: Any = given["noise"]
             short = short_noise and isinstance(level, (int, float)) and not isinstance(level, bool)
-            given["noise"] = NoiseLaw.from_dict({"fixed": level} if short else level)
+            law: Any = {"fixed": level} if short else level
+            given["noise"] = NoiseLaw.from_dict(law)
         return given
 
     def telling(self: AnyTask) -> AnyTask:

@@ -30,7 +30,7 @@ from interp.models.tasks.base import Batch, TaskFields
 from interp.models.tasks.dynamics_targets import dynamics_targets
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import References, Variation, Words
+from interp.models.tasks.protocol import Prompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
@@ -249,9 +249,7 @@ class LinearDynamics(TaskFields):
         the task with a fresh W for each."""
         return self if self.dynamics != "fixed" else replace(self, dynamics="orthogonal", teacher=None)
 
-    def errors(
-        self, prediction: Float[Tensor, "prompt output"], prompts: DynamicsPrompts
-    ) -> Float[Tensor, "prompt position"]:
+    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt position"]:
         """The squared error of every state, summed over its coordinates."""
         return (prediction.view_as(prompts.target) - prompts.target).square().sum(-1)
 
