@@ -25,6 +25,7 @@ QUICK = (
     "probes/test_intervals",
     "probes/test_moments",
     "probes/test_ridge",
+    "registering/test_undone",
     "reports/test_findings",
     "reports/test_printed_numbers",
     "stats/test_bootstrap",

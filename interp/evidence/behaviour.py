@@ -137,7 +137,7 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
 
 def _affordable(model: LinearTransformer, context: int) -> int:
     """Prompts that fit in time and memory."""
-    maps = model.spec.clip is None
+    maps = model.spec.clip is None and model.spec.no_map is None
     count = int(OPERATIONS / operations(model, context, maps))
     return count if maps else min(count, int(NUMBERS / (model.heads * (context + 1) ** 2)))
 
@@ -225,7 +225,7 @@ def _sensitivity(model: LinearTransformer, prompts: LinearExamples) -> Float[Ten
 
 def _predicted(model: LinearTransformer, prompts: LinearExamples) -> Float[Tensor, " prompt"]:
     """The prediction at the query."""
-    if model.spec.clip is None:
+    if model.spec.clip is None and model.spec.no_map is None:
         grams = prompts.grams(model.spec)
         query = forward(head_layers(model, prompts.context), grams.gram, grams.query).queries[-1]
         return model.spec.readout.sign * query[:, 0, model.spec.channel(model.spec.readout.channel).start]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from interp.reports.emit.languages import register_language
-from interp.reports.emit.python import python_source
 from interp.reports.emit.python_function import Library
 from interp.results import Certificate
 
@@ -34,4 +33,6 @@ NUMPY = Library(
 
 @register_language("numpy")
 def emit(certificate: Certificate) -> str:
+    from interp.reports.emit.python import python_source  # imports numpy, which takes its time
+
     return python_source(certificate, NUMPY)

@@ -363,7 +363,7 @@ def test_a_sketch_is_not_hidden_by_a_family_that_barely_passes() -> None:
 def test_what_layers_read_counts_where_it_is_plain_or_explains_more(beyond: float, fidelity: float, found: str) -> None:
     projector = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))
     sketch = Sketch((projector,), (1,), ((1.0, beyond),), (projector,))
-    structure = SketchedParametrisation((), ((True,),), 1.0, 1.0, ((),), sketch)
+    structure = SketchedParametrisation((), ((True,),), 1.0, 1.0, ((),), sketch=sketch)
     larger = replace(candidate("gd++ (sketched)", fidelity, 1), parametrisation=structure)
     chosen, reasons = choose((candidate("gd++", 0.99, 1), larger))
     assert chosen is not None and chosen.family.name == found

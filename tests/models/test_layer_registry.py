@@ -97,9 +97,10 @@ def test_there_is_no_gram_pass_and_analyse_says_why(gated, tmp_path: Path):
     write_checkpoint(gated, tmp_path / "m.safetensors")
     checkpoint = open_checkpoint(str(tmp_path / "m.safetensors"))
     assert PLAIN.no_map is None and gated.spec.no_map is not None
-    for attempt in (lambda: head_layers(gated, 8), lambda: analyse(checkpoint, 64, 0)):
-        with pytest.raises(LayoutError, match="no linear map of a prompt for a gate"):
-            attempt()
+    with pytest.raises(LayoutError, match="no linear map of a prompt for a gate"):
+        head_layers(gated, 8)
+    found = analyse(checkpoint, 64, 0)
+    assert not found.verdict.recognized and "replacement" in found.skipped and found.probes
 
 
 def test_a_file_with_a_kind_that_is_not_registered_is_refused():
