@@ -53,7 +53,8 @@ def _assembled(
     run: Run, choice: Choice, answers: Mapping[str, Answer | Section | Skipped | None], origin: Mapping[str, Any]
 ) -> Analysis:
     filled = [answer for answer in answers.values() if isinstance(answer, Answer)]
-    fields = {name: value for answer in filled for name, value in answer.fields.items()}
+    fields: dict[str, Any] = {"layers": (), "implicit": ()}  # what an answer need not have
+    fields |= {name: value for answer in filled for name, value in answer.fields.items()}
     skipped = {name: answer.reason for name, answer in answers.items() if isinstance(answer, Skipped)}
     skipped |= {part: reason for answer in filled for part, reason in answer.skipped.items()}
     if run.brief:
@@ -81,5 +82,5 @@ def _assembled(
         ),
         skipped=skipped,
         answers={name: answer for name, answer in answers.items() if isinstance(answer, Section)},
-        **{"layers": (), "implicit": ()} | fields,
+        **fields,
     )

@@ -95,6 +95,7 @@ def predict(
     model: LinearTransformer,
     tokens: Float[Tensor, "batch pos token"],
     query: Float[Tensor, "batch query token"] | None = None,
+    *,
     at: At = unchanged,
 ) -> Float[Tensor, "batch query output"]:
     """``run`` on the inputs of a task: context and query, or the sequence alone for causal keys."""

@@ -12,12 +12,12 @@ from interp.algebra.sensitivity import Prompts
 from interp.algebra.unrolling import label_indices, unclipped
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
-from interp.models.tasks import CompletionPrompts, Examples, RegressionPrompts
+from interp.models.tasks import Examples
 from interp.models.transformer import LinearTransformer
 
 __all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
 
-P = TypeVar("P", RegressionPrompts, CompletionPrompts, Examples)
+P = TypeVar("P", bound=Examples)
 
 DIVERGED = 1e60  # activations beyond this are divergence: their fourth powers no longer fit float64
 FEWEST_KEPT = 0.9  # share of the prompts that must neither diverge nor be clipped

@@ -32,7 +32,7 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
     from interp.algebra.unrolling import implicit_states, unclipped
     from interp.checkpoints.opening import open_checkpoint
     from interp.models.gram import forward, head_layers
-    from interp.models.tasks import Examples, task_of
+    from interp.models.tasks import Examples, Noisy, task_of
 
     opened = open_checkpoint(checkpoint, spec)
     model = opened.model.require_finite().to(torch.float64)
@@ -63,7 +63,8 @@ def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json:
         click.echo(json.dumps(document))
         return
     name, best = drawn.solution
-    click.echo(f"{opened.name}: prompt 1 of seed {seed}, noise level {float(drawn.sigma[0]):.3g}")
+    noise = f", noise level {float(drawn.sigma[0]):.3g}" if isinstance(drawn, Noisy) else ""
+    click.echo(f"{opened.name}: prompt 1 of seed {seed}{noise}")
     click.echo(f"{name:<9}" + _row((-model.spec.readout.sign * best[0, :, 0]).tolist()))
     for layer, state in enumerate(states):
         click.echo(f"layer {layer}  " + _row(state.w[0, 0].tolist()) + f"   a = {float(state.a[0, 0, 0]):.4g}")

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.models.specification import ModelSpec
-from interp.models.tasks import Task
+from interp.models.tasks import LinearTask
 from interp.models.training.objective import adjusted_losses, descend, linearise, loss
 from interp.models.training.parametrisation import Diagonal
 from interp.models.training.sample import Sample
@@ -62,7 +62,7 @@ class KeptOmegas(Diagonal):
         return KeptOmegas(kept, self.dim, self.scale, self.residual)
 
 
-def heavy_sample(task: Task, spec: ModelSpec, count: int, seed: int) -> Sample:
+def heavy_sample(task: LinearTask, spec: ModelSpec, count: int, seed: int) -> Sample:
     """``count`` prompts with large Gram matrices drawn more often, weighted so that means are those of the task."""
     spec = replace(spec, tokens=(("x", task.dim), ("y", 1)))  # the order that the training objective reads
     parts, batch = [], max(1, min(BATCH, task.most_prompts // POOL))
@@ -126,7 +126,7 @@ def omega_effects(
     name: str,
     table: Float[Tensor, "layer 4"],
     kept: Bool[Tensor, "layer 4"],
-    task: Task,
+    task: LinearTask,
     spec: ModelSpec,
     scale: float,
     prompts: int,

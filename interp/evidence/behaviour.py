@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from interp.identify.run import Run
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.skipped import Skipped
-from interp.models.tasks import LinearExamples, Task
+from interp.models.tasks import LinearExamples, LinearTask, Task
 from interp.models.transformer import LinearTransformer
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
@@ -80,7 +80,7 @@ def implicit_weights(model: LinearTransformer, prompts: LinearExamples) -> Impli
 def behaviour(choice: Choice, run: Run) -> Answer | Skipped | None:
     """The comparison with classical solvers, whatever the network's layers are."""
     model, task = run.model, run.task
-    if not isinstance(run.network.held_out.drawn, LinearExamples):
+    if not isinstance(run.network.held_out.drawn, LinearExamples) or not isinstance(task, LinearTask):
         return None
     if not model.spec.has_channels:
         return Skipped("its tokens have no read-out after every layer")
@@ -89,7 +89,7 @@ def behaviour(choice: Choice, run: Run) -> Answer | Skipped | None:
     return found if isinstance(found, Skipped) else Answer(fields={"behaviour": found})
 
 
-def describe_behaviour(model: LinearTransformer, task: Task, seed: int) -> Behaviour | Skipped:
+def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) -> Behaviour | Skipped:
     """The comparison, or why there is none: too few tokens to fit w to, too large a network, or one that diverges or
     predicts nothing."""
     if model.spec.clip is not None and task.context + 1 <= model.spec.width:
@@ -220,7 +220,7 @@ def _closest(last: Sequence[Match]) -> tuple[str | None, tuple[str, ...]]:
     return best.solver, tuple(entry.solver for entry, low in lows if low is not None and low <= reach)
 
 
-def _solves(model: LinearTransformer, task: Task, prompts: LinearExamples) -> bool:
+def _solves(model: LinearTransformer, task: LinearTask, prompts: LinearExamples) -> bool:
     answer = prompts.target[:, 0, 0]
     oracle = (task.oracle_weights(prompts) * prompts.x_query).sum(-1)
     predictions = {"null": torch.zeros_like(answer), "network": _predicted(model, prompts), "oracle": oracle}
@@ -230,7 +230,7 @@ def _solves(model: LinearTransformer, task: Task, prompts: LinearExamples) -> bo
 def _sensitivity(model: LinearTransformer, prompts: LinearExamples) -> Float[Tensor, "prompt dim"]:
     """dp/dx_t of every prompt, through the whole network: with the query among the keys it is not w."""
     x = prompts.x_query.clone().requires_grad_()
-    predicted = _predicted(model, replace(prompts, x_query=x))
+    predicted = _predicted(model, prompts.asking(x))
     (gradient,) = torch.autograd.grad(predicted.sum(), x)
     return gradient
 

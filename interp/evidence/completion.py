@@ -22,7 +22,7 @@ from interp.identify.run import Run
 from interp.models.gram import LayerMaps, forward
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks import Blocks
+from interp.models.tasks import Blocks, BlocksTask
 from interp.results.completion import Agreement, Completion, MachineTraffic, SketchLayer
 from interp.stats.averages import mean_with_error
 
@@ -35,7 +35,8 @@ REGIMES = {"gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "mach
 def completion(choice: Choice, run: Run) -> Answer | Skipped | None:
     """All of it, for the chosen family or the closest."""
     network, best, chosen = run.network, choice.closest, choice.chosen
-    if not isinstance(network.held_out.drawn, Blocks):
+    task = run.task
+    if not isinstance(network.held_out.drawn, Blocks) or not isinstance(task, BlocksTask):
         return None
     if not isinstance(network, SharedKeys):
         return network.skipped
@@ -46,15 +47,14 @@ def completion(choice: Choice, run: Run) -> Answer | Skipped | None:
         layerwise = best.parametrisation.build(best.output.theta)
         apart = agreement(network.layers, best.layers, layerwise, held_out, spec)
     form = chosen if isinstance(chosen, OmegaFit) else None
-    machines = run.task.machines
     found = Completion(
         regime=None if form is None else REGIMES.get(form.family.name),
         laws=() if form is None else form.laws,
         agreement=apart,
         sketch=_sketch(form),
-        machines=_machines(form, network, spec, run.task.context + run.task.queries),
+        machines=_machines(form, network, spec, task.context + task.queries),
         extraction=extract(
-            network.layers, machines, inputs, label, held_out.prompts, held_out.prediction, run.seeds.adaptation
+            network.layers, task.machines, inputs, label, held_out.prompts, held_out.prediction, run.seeds.adaptation
         ),
     )
     return Answer(fields={"completion": found})

@@ -27,7 +27,7 @@ from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.gram import LayerMaps, forward
 from interp.models.skipped import Skipped
-from interp.models.tasks import LinearExamples
+from interp.models.tasks import LinearExamples, LinearTask
 from interp.results import Regression
 
 __all__ = ["noise"]
@@ -40,7 +40,8 @@ PROFILE_PROMPTS, EFFECT_PROMPTS = 512, 1024  # at most: at every noise level, an
 def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
     """How the network, its layers and the recovered algorithm (or the closest family) adapt to noise."""
     network, best, diag = run.network, choice.closest, choice.fit_of("diag")
-    if not isinstance(network.held_out.drawn, LinearExamples):
+    task = run.task
+    if not isinstance(network.held_out.drawn, LinearExamples) or not isinstance(task, LinearTask):
         return None
     if not isinstance(network, SharedKeys):
         return network.skipped
@@ -48,7 +49,7 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
         return Skipped("no family of omegas stands beside the network")
     run.progress("measuring how it adapts to noise")
     seeds = [int(s) for s in np.random.SeedSequence(run.seeds.adaptation).generate_state(4)]
-    layers, own, spec, task, live = best.layers, network.layers, run.spec, run.task, network.live
+    layers, own, spec, live = best.layers, network.layers, run.spec, network.live
     fitted, held_out = network.fitted, network.held_out
     statistics, passing = held_out.drawn.statistics, Passage.of(held_out.trajectory, spec)
     by_weights, _ = projected(own, live, omega_maps(spec))

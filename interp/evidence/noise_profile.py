@@ -20,7 +20,7 @@ from torch import Tensor
 from interp.algebra.unrolling import implicit_states
 from interp.models.gram import LayerMaps, forward
 from interp.models.specification import ModelSpec
-from interp.models.tasks import LinearExamples, NoiseLaw, Task
+from interp.models.tasks import LinearExamples, LinearTask, NoiseLaw
 from interp.results import NoiseProfile, ProfileSeries
 from interp.solvers.baselines import Baseline
 from interp.solvers.statistics import RegressionStatistics
@@ -53,9 +53,9 @@ def noise_profile(
     recovered: LayerMaps,
     label: str,
     spec: ModelSpec,
-    task: Task,
+    task: LinearTask,
     baselines: Sequence[Baseline],
-    draw: Callable[[Task], LinearExamples],
+    draw: Callable[[LinearTask], LinearExamples],
 ) -> NoiseProfile:
     """Excess loss of the network, of its read-out after every layer, of the recovered algorithm (named ``label``) and
     of the baselines, at every one of ``noise_levels``. ``draw`` gives prompts of a task, the same seed for all."""
@@ -96,7 +96,7 @@ def noise_profile(
 def _excess(
     weights: Mapping[str, Float[Tensor, "prompt dim"]],
     prompts: LinearExamples,
-    task: Task,
+    task: LinearTask,
     averaged: bool,
 ) -> dict[str, Float[Tensor, " prompt"]]:
     oracle = task.oracle_weights(prompts)

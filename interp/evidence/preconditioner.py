@@ -20,6 +20,7 @@ from interp.families.parametrisations import MatrixParametrisation
 from interp.identify.choose import Choice
 from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
+from interp.models.tasks import LinearTask
 from interp.results import Preconditioner
 
 __all__ = ["preconditioners", "weight_matrix"]
@@ -47,7 +48,7 @@ def preconditioners(choice: Choice, run: Run) -> Answer | None:
     shape = (network.layers, dim, dim)
     refit, stderr = chosen.fit.theta.reshape(shape), chosen.fit.stderr.reshape(shape)
     references = {"identity": torch.eye(dim, dtype=torch.float64)}
-    if task.covariance is not None:
+    if isinstance(task, LinearTask) and task.covariance is not None:
         references["inverse covariance"] = torch.diag(1.0 / torch.tensor(task.covariance, dtype=torch.float64))
     rows = tuple(
         Preconditioner(

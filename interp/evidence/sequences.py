@@ -125,13 +125,13 @@ def _gradient_step(choice: Choice, run: Run) -> GradientStep | None:
     good = [fit for fit in steps if fit.recognized]
     best = next((fit for fit in good if fit.score.unexplained < EXACT), (good or steps)[0])
     step, search = best.theta, run.references.tuned.search
-    matrix = step.w0 if isinstance(step.w0, Tensor) else None
+    w0 = step.w0
     return GradientStep(
         eta=step.eta,
         eta_stderr=step.eta_stderr,
-        w0=None if matrix is not None else step.w0,
+        w0=None if isinstance(w0, Tensor) else w0,
         w0_stderr=step.w0_stderr,
-        w0_matrix=None if matrix is None else matrix.tolist(),
+        w0_matrix=w0.tolist() if isinstance(w0, Tensor) else None,
         fidelity=best.score.fidelity,
         fidelity_ci=best.score.interval,
         recognized=best.recognized,

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from interp.models.tasks import Task
+from interp.models.tasks import LinearTask
 from interp.results import FilterBin, SpectralFilter
 from interp.solvers.ridge import ols
 from interp.solvers.statistics import RegressionStatistics
@@ -32,7 +32,7 @@ def spectral_filters(
     weights: Sequence[Float[Tensor, "prompt dim"]],
     known: RegressionStatistics,
     sigma: Float[Tensor, " prompt"],
-    task: Task,
+    task: LinearTask,
 ) -> tuple[SpectralFilter, ...]:
     """One row per layer and group of noise levels. ``weights[l]`` is w after l layers (w^0 = 0 is left out)."""
     spectrum = known.spectrum
@@ -42,7 +42,7 @@ def spectral_filters(
     out = []
     for layer, w in enumerate(weights[1:], start=1):
         kept = spectrum.rotate(w)
-        for group in _groups(sigma, task):
+        for group in _groups(sigma):
             rows = (spectrum.values, spectrum.determined, least_squares, kept, ridge)
             r2, bins = _filter(*(part[group] for part in rows))
             noise = (float(sigma[group].min()), float(sigma[group].max()))
@@ -50,7 +50,7 @@ def spectral_filters(
     return tuple(out)
 
 
-def _groups(sigma: Float[Tensor, " prompt"], task: Task) -> Iterator[Bool[Tensor, " prompt"]]:
+def _groups(sigma: Float[Tensor, " prompt"]) -> Iterator[Bool[Tensor, " prompt"]]:
     """Prompts of each noise level when there are a few, else of its terciles."""
     levels = sigma.unique()
     few = len(levels) <= MOST_LEVELS

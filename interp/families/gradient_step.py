@@ -21,7 +21,8 @@ from interp.identify.run import Run
 from interp.identify.score import EXACT, NEGLIGIBLE
 from interp.identify.verdict import score_words
 from interp.models.skipped import Skipped
-from interp.models.tasks import States
+from interp.models.specification import ModelSpec
+from interp.models.tasks import States, StatesTask
 from interp.results import RecoveredAlgorithm
 from interp.solvers.next_state import Pairs
 
@@ -52,23 +53,25 @@ class GradientStep(Family):
     def applies(self, run: Run) -> Skipped | None:
         if not isinstance(run.network, CausalSequences):
             return run.network.skipped or Skipped("its tokens are no causal sequence")
-        if not isinstance(run.network.fitted.drawn, States):
+        task = run.task
+        if not isinstance(run.network.fitted.drawn, States) or not isinstance(task, StatesTask):
             return Skipped("its tokens hold no states")
-        start = _start(run)
+        start = _start(run.spec, task)
         if not run.spec.residual or start not in ("start", "zero"):
             return Skipped("the channel that is read out does not start with a guess of the next state, or with 0")
-        if self.matrix and not (start == "start" and bool(run.task.start_matrix().any())):
+        if self.matrix and not (start == "start" and bool(task.start_matrix().any())):
             return Skipped("its tokens do not start with W₀ s_t")
         return None
 
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
-        network, sign = run.network, run.spec.readout.sign
+        network, task, sign = run.network, run.task, run.spec.readout.sign
+        assert isinstance(task, StatesTask)  # it applies
         fitted, held_out = network.fitted, network.held_out
         pairs = Pairs(fitted.drawn.states)
         step = fit_step(fitted.added.view_as(pairs.current), pairs, self.matrix, sign)
         if step is None:
             return Skipped("the best step is of size 0")
-        start = _start_matrix(run)
+        start = _start_matrix(run.spec, task)
 
         def predict(prompts: States) -> Float[Tensor, "prompt output"]:
             now = Pairs(prompts.states)
@@ -109,17 +112,17 @@ def _number(value: float, stderr: float | None) -> str:
     return f"{value:.3g}" if not stderr or stderr < 1e-9 else f"{value:.2g} ± {stderr:.1g}"
 
 
-def _start(run: Run) -> str:
+def _start(spec: ModelSpec, task: StatesTask) -> str:
     """What the channel that is read out holds before the first layer."""
-    names = [name for name, _ in run.spec.tokens]
-    contents = run.task.contents(len(names)) or ()
-    return contents[names.index(run.spec.readout.channel)]
+    names = [name for name, _ in spec.tokens]
+    contents = task.contents(len(names)) or ()
+    return contents[names.index(spec.readout.channel)]
 
 
-def _start_matrix(run: Run) -> Float[Tensor, "dim dim"]:
+def _start_matrix(spec: ModelSpec, task: StatesTask) -> Float[Tensor, "dim dim"]:
     """M_0: s_t is read out as M_0 s_t before the first layer."""
-    W_0 = run.task.start_matrix()
-    return W_0 if _start(run) == "start" else torch.zeros_like(W_0)
+    W_0 = task.start_matrix()
+    return W_0 if _start(spec, task) == "start" else torch.zeros_like(W_0)
 
 
 def decay(step: Step, sign: int, dim: int) -> Float[Tensor, "dim dim"]:

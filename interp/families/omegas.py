@@ -90,7 +90,7 @@ class SharedKeysFamily(Family):
 
         def run_algorithm(prompts: Examples) -> Float[Tensor, "prompt output"]:
             # A network scales its sums by the number of examples that there are, and so does its algorithm.
-            scaled = replace(parametrisation, scale=spec.attention.factor(prompts.context))
+            scaled = parametrisation.scaled(spec.attention.factor(prompts.context))
             return predict(scaled.build(estimate.theta), gram_prompts(prompts, spec))
 
         return OmegaFit(
@@ -106,7 +106,7 @@ class SharedKeysFamily(Family):
 
     def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:
         assert isinstance(fit, OmegaFit)  # what ``fit`` returns
-        return describe_recovered(fit, run.spec, run.task, isinstance(run.network.held_out.drawn, Blocks))
+        return describe_recovered(fit, run.spec, run.task.context, isinstance(run.network.held_out.drawn, Blocks))
 
 
 class ConditioningFamily(SharedKeysFamily):

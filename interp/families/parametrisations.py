@@ -14,8 +14,9 @@ tensor K, so the factor s of the attention is not part of them; the first index 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -59,6 +60,9 @@ class BasisParametrisation:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(row) for row in self.live)
+
+    def scaled(self, scale: float) -> Self:
+        return replace(self, scale=scale)
 
     @property
     def machine_masks(self) -> tuple[Float[Tensor, "x x"], ...]:
@@ -140,6 +144,9 @@ class MatrixParametrisation:
     @property
     def sizes(self) -> tuple[int, ...]:
         return (len(self.inputs) ** 2,) * self.layers
+
+    def scaled(self, scale: float) -> Self:
+        return replace(self, scale=scale)
 
     def design(
         self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.tasks import SimplePrompts
+from interp.models.tasks import Prompts
 from interp.models.token_pass import Record, predict
 from interp.models.transformer import LinearTransformer
 
@@ -35,7 +35,7 @@ class Passage:
     prediction: Float[Tensor, " prompt"]
 
 
-def passage_of(model: LinearTransformer, prompts: SimplePrompts) -> Passage:
+def passage_of(model: LinearTransformer, prompts: Prompts) -> Passage:
     """The token-by-token pass, recorded."""
     record = Record("hook_resid_pre", "attn.hook_head_out", "hook_resid_post")
     prediction = predict(model, *prompts.inputs(model.spec), at=record)[:, 0, 0]

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.algebra.unrolling import label_indices
 from interp.families.parametrisations import BasisParametrisation, MatrixParametrisation, SketchedParametrisation
 from interp.models.specification import ModelSpec
-from interp.models.tasks import Task
 from interp.results import RecoveredCoefficient, RecoveredCompletion, RecoveredLayer, RecoveredOmegas
 from interp.stats.least_squares import Estimate
 
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 __all__ = ["describe_recovered"]
 
 
-def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bool) -> RecoveredOmegas:
-    """The chosen family as data; where ``blocks`` of a matrix are completed with what a layer sees of x, and
-    with the law that its steps follow if it is eagle."""
+def describe_recovered(chosen: OmegaFit, spec: ModelSpec, context: int, blocks: bool) -> RecoveredOmegas:
+    """The chosen family as data, for prompts of ``context`` examples; where ``blocks`` of a matrix are completed with
+    what a layer sees of x, and with the law that its steps follow if it is eagle."""
     if isinstance(chosen.parametrisation, MatrixParametrisation):
         layers = _matrices(chosen.parametrisation, chosen.fit)
     else:
         assert isinstance(chosen.parametrisation, BasisParametrisation)
         layers = _coefficients(chosen.parametrisation, chosen.fit)
+    inputs, label = label_indices(spec)
     fields: dict[str, Any] = {
         "family": chosen.family.name,
         "parameters": chosen.parameters,
-        "dim": task.dim,
-        "context": task.context,
+        "dim": len(inputs),
+        "context": context,
         "keys": spec.attention.keys,
         "scale": spec.attention.scale,
         "residual": spec.residual,
@@ -48,7 +49,7 @@ def describe_recovered(chosen: OmegaFit, spec: ModelSpec, task: Task, blocks: bo
     eagle = chosen.law if chosen.law is not None and chosen.law.holds else None
     return RecoveredCompletion(
         **fields,
-        outputs=task.outputs,
+        outputs=len(label),
         algorithm=chosen.named,
         machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisParametrisation) else (),
         sketches=_read(chosen),

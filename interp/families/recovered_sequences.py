@@ -11,6 +11,8 @@ from interp.families.channel_heads import free_numbers, uncertainty
 from interp.identify.family import Fit
 from interp.identify.networks import SequenceHalf
 from interp.identify.run import Run
+from interp.models.specification import ModelSpec
+from interp.models.tasks import StatesTask
 from interp.results import RecoveredHeads, RecoveredStep
 
 if TYPE_CHECKING:
@@ -22,8 +24,7 @@ SENSED = 256  # sequences behind the standard errors
 DIGITS = 10  # of a coefficient
 
 
-def _shared(run: Run) -> dict[str, Any]:
-    spec, task = run.spec, run.task
+def _shared(spec: ModelSpec, task: StatesTask) -> dict[str, Any]:
     contents = task.contents(len(spec.tokens)) or ()
     if not bool(task.start_matrix().any()):
         contents = tuple("zero" if content == "start" else content for content in contents)
@@ -41,8 +42,8 @@ def _readout(run: Run) -> int:
 
 
 def recovered_heads(fit: BlockScalarFit, run: Run) -> RecoveredHeads:
-    spec, fitted = run.spec, run.network.fitted
-    assert isinstance(fitted, SequenceHalf)  # it was fitted to one
+    spec, task, fitted = run.spec, run.task, run.network.fitted
+    assert isinstance(fitted, SequenceHalf) and isinstance(task, StatesTask)  # it was fitted to one, of states
     live = torch.stack([fit.live.maps(layer) for layer in range(len(fit.heads.q))])
     k = torch.where(live, fit.heads.k, 0.0)
     stderr: tuple[float | None, ...] = ()
@@ -55,7 +56,7 @@ def recovered_heads(fit: BlockScalarFit, run: Run) -> RecoveredHeads:
         ]
         stderr = tuple(value if value == value else None for value in most)
     return RecoveredHeads(
-        **_shared(run),
+        **_shared(spec, task),
         family="revalg",
         parameters=fit.parameters,
         scale=spec.attention.scale,
@@ -76,7 +77,8 @@ def _rounded(value: Any) -> Any:
 
 def recovered_step(fit: Fit, run: Run) -> RecoveredStep:
     step, sign, task = fit.theta, run.spec.readout.sign, run.task
-    shared = _shared(run)
+    assert isinstance(task, StatesTask)  # as of every such step
+    shared = _shared(run.spec, task)
     starts = shared["contents"][_readout(run)] == "start"
     held = sign * task.start_matrix() if starts else torch.zeros(task.dim, task.dim, dtype=torch.float64)
     return RecoveredStep(

@@ -49,6 +49,10 @@ class Parametrisation(Protocol):
         """How many parameters each layer has."""
         ...
 
+    def scaled(self, scale: float) -> Parametrisation:
+        """The same family for attention with another factor ``scale``."""
+        ...
+
     def design(
         self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
     ) -> Float[Tensor, "prompt parameter"]:

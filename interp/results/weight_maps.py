@@ -98,8 +98,8 @@ class CheckpointMaps:
         """The cells of a matrix or map that no prediction depends on."""
         T, source = self.live_maps, self.live_channels[:, None, :]
         live = {
-            "Q": T.any(1)[:, :, None] & source,
-            "P": T.any(2)[:, :, None] & source,
+            "Q": np.any(T, axis=1)[:, :, None] & source,
+            "P": np.any(T, axis=2)[:, :, None] & source,
             "copy": T & source & self.live_channels[:, :, None],
             "trace": np.diagonal(T, axis1=1, axis2=2)[:, :, None] & source,
             "left": T,

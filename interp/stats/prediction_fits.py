@@ -32,6 +32,13 @@ def fit_predictions(
         return torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
     fits = [
-        least_squares(residual, start.numpy(), jac=jacobian, x_scale="jac", max_nfev=EVALUATIONS) for start in starts
+        least_squares(
+            residual,
+            start.numpy(),
+            jac=jacobian,  # pyright: ignore[reportArgumentType] - scipy has no types; "str" is guessed from the default
+            x_scale="jac",
+            max_nfev=EVALUATIONS,
+        )
+        for start in starts
     ]
     return torch.from_numpy(min(fits, key=lambda fit: fit.cost).x)

@@ -35,7 +35,6 @@ class AttentionSpec(Layer):
     words: ClassVar = "linear attention"
     path: ClassVar = "attn"
     points: ClassVar = ("attn.hook_scores", "attn.hook_head_out", "hook_attn_out")
-    no_map: ClassVar = None
 
     keys: Keys = "context"
     scale: str | float | int = "1"
@@ -57,6 +56,10 @@ class AttentionSpec(Layer):
         if isinstance(self.scale, str):
             return {"1": 1.0, "1/n": 1.0 / context, "1/(n+1)": 1.0 / (context + 1)}[self.scale]
         return float(self.scale)
+
+    @property
+    def no_map(self) -> None:
+        return None
 
     @classmethod
     def key(cls, tensor: str) -> str:

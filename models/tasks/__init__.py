@@ -6,26 +6,32 @@ from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.noisy_regression import NoisyRegression, RegressionPrompts
 from interp.models.tasks.protocol import (
     Blocks,
+    BlocksTask,
     Examples,
     GramPrompts,
     LinearExamples,
+    LinearTask,
     LinePrompts,
+    Noisy,
     Prefixes,
     Prompts,
     References,
     States,
+    StatesTask,
     Task,
     Variation,
     Words,
 )
 from interp.models.tasks.registry import TASKS, register_task, task_of
 from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, SimpleRegression
-from interp.models.tasks.targets import KINDS, Target, find_targets, register_target, target_names, targets_of
+from interp.models.tasks.target import KINDS, Target
+from interp.models.tasks.targets import find_targets, register_target, target_names, targets_of
 
 __all__ = [
     "KINDS",
     "TASKS",
     "Blocks",
+    "BlocksTask",
     "CompletionPrompts",
     "DynamicsPrompts",
     "Examples",
@@ -35,8 +41,10 @@ __all__ = [
     "LinePrompts",
     "LinearDynamics",
     "LinearExamples",
+    "LinearTask",
     "MatrixCompletion",
     "NoiseLaw",
+    "Noisy",
     "NoisyRegression",
     "Prefixes",
     "Prompts",
@@ -45,6 +53,7 @@ __all__ = [
     "SimplePrompts",
     "SimpleRegression",
     "States",
+    "StatesTask",
     "Target",
     "Task",
     "Variation",

@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.solvers.least_norm import chebyshev_solve, damped, ridge_solve
 from interp.solvers.next_state import INVERSE_LAMBDA, PUBLISHED_ALPHA, PUBLISHED_BETA, richardson
 

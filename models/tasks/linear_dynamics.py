@@ -31,7 +31,7 @@ from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import References, Variation, Words, single_precision
 from interp.models.tasks.registry import register_task
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.next_state import TunedSolvers
 

@@ -37,7 +37,7 @@ from interp.models.tasks.protocol import (
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.regression_targets import regression_targets
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.baselines import regression_baselines
 from interp.solvers.statistics import RegressionStatistics
@@ -93,6 +93,10 @@ class RegressionPrompts:
     def before(self, position: int) -> RegressionPrompts:
         """The first ``position`` examples, with the input of the next one as the query."""
         return replace(self, x=self.x[:, :position], y=self.y[:, :position], x_query=self.x[:, position])
+
+    def asking(self, x_query: Float[Tensor, "prompt dim"]) -> RegressionPrompts:
+        """The same examples with another query."""
+        return replace(self, x_query=x_query)
 
     def grams(self, spec: ModelSpec) -> GramPrompts:
         """Gram matrices of the keys; with keys = "all" the query token is one of them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -16,20 +16,26 @@ from torch import Tensor
 
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks.targets import Target
+from interp.models.tasks.noise import NoiseLaw
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.models.words import Words
+from interp.solvers.tuning import TuningSet
 
 __all__ = [
     "Blocks",
+    "BlocksTask",
     "Examples",
     "GramPrompts",
     "LinePrompts",
     "LinearExamples",
+    "LinearTask",
+    "Noisy",
     "Prefixes",
     "Prompts",
     "References",
     "States",
+    "StatesTask",
     "Task",
     "Variation",
     "Words",
@@ -64,7 +70,7 @@ class Prompts(Protocol):
         """The arguments of the token-by-token pass: (context, query), or (sequence,) for causal keys."""
         ...
 
-    def __getitem__(self, index: slice | Tensor) -> Prompts: ...
+    def __getitem__(self, index: slice | Tensor) -> Self: ...
 
 
 @runtime_checkable
@@ -77,6 +83,13 @@ class Examples(Prompts, Protocol):
         ...
 
     def grams(self, spec: ModelSpec) -> GramPrompts: ...
+
+
+@runtime_checkable
+class Noisy(Protocol):
+    """Prompts with noise of a level of their own."""
+
+    sigma: Float[Tensor, " prompt"]
 
 
 @runtime_checkable
@@ -106,6 +119,10 @@ class LinearExamples(Examples, Protocol):
     x_query: Float[Tensor, "prompt dim"]
     w: Float[Tensor, "prompt dim"]
     sigma: Float[Tensor, " prompt"]
+
+    def asking(self, x_query: Float[Tensor, "prompt dim"]) -> Self:
+        """The same examples with another query."""
+        ...
 
 
 @runtime_checkable
@@ -203,6 +220,65 @@ class Task(Protocol):
 
     def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Any) -> Float[Tensor, "prompt position"]:
         """The error of the task at every position that is scored: its mean is the loss."""
+        ...
+
+
+@runtime_checkable
+class LinearTask(Task, Protocol):
+    """The law of ``LinearExamples``: w of variance ``weight_std``^2, inputs of a covariance C, and noise."""
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def covariance(self) -> tuple[float, ...] | None:
+        """The eigenvalues of C; None for C = I."""
+        ...
+
+    @property
+    def weight_std(self) -> float: ...
+
+    @property
+    def noise(self) -> NoiseLaw: ...
+
+    def with_noise(self, noise: NoiseLaw) -> LinearTask: ...
+
+    def oracle_weights(self, prompts: Any) -> Float[Tensor, "prompt dim"]:
+        """The weights of the best possible prediction."""
+        ...
+
+    def tuning(self, prompts: Any, target: Float[Tensor, "prompt dim"] | None = None) -> TuningSet:
+        """What solvers are tuned on: to come close to ``target`` (None: the weights of the oracle)."""
+        ...
+
+
+@runtime_checkable
+class BlocksTask(Task, Protocol):
+    """The law of ``Blocks``, whose columns of x are split among ``machines``."""
+
+    @property
+    def queries(self) -> int: ...
+
+    @property
+    def machines(self) -> int: ...
+
+
+@runtime_checkable
+class StatesTask(Task, Protocol):
+    """The law of ``States``, and what tokens are made of them."""
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def start(self) -> float | tuple[tuple[float, ...], ...]:
+        """W_0 of the content "start", W_0 s_t: a number (times I) or rows."""
+        ...
+
+    def start_matrix(self) -> Float[Tensor, "dim dim"]: ...
+
+    def contents(self, channels: int) -> tuple[str, ...] | None:
+        """What each of so many channels of a token holds; None when the task says nothing that fits."""
         ...
 
 

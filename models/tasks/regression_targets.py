@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.solvers.least_norm import chebyshev_solve, least_norm_solve, ridge_solve
 
 __all__ = ["regression_targets"]

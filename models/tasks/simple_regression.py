@@ -31,7 +31,7 @@ from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import Prompts, References, Variation, Words, single_precision, squared_errors
 from interp.models.tasks.registry import register_task
-from interp.models.tasks.targets import Target
+from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.line_descent import fit_descent
 

@@ -20,51 +20,15 @@ at chance, whatever the network, is no finding, so previous tokens are no target
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from jaxtyping import Float
-from torch import Tensor
+from collections.abc import Iterable
 
 from interp.models.errors import UsageError, did_you_mean
+from interp.models.tasks.protocol import Task
+from interp.models.tasks.target import Target
 
-if TYPE_CHECKING:
-    from interp.models.tasks.protocol import Task
+__all__ = ["MOST_STEPS", "find_targets", "register_target", "target_names", "targets_of"]
 
-__all__ = ["KINDS", "MOST_STEPS", "Target", "find_targets", "register_target", "target_names", "targets_of"]
-
-KINDS = ("token", "within-prompt", "gram")  # of probes
 MOST_STEPS = 64  # of an iteration, and of tokens to look back
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """Something that a probe looks for.
-
-    ``value(prompts, position)`` is (prompt, size), or None at positions where it is not defined. A position is the
-    index of a token of the context or sequence, and None the query; for all but "token" probes it is None. ``kinds``
-    are the probes that look for the target, and ``usual`` those that an analysis makes when nobody asks for more.
-    ``needs`` names attributes of the prompts: a registered target belongs to every task whose prompts have them.
-    ``numbered`` makes the target of another number, where the name ends in one: chebyshev-6, previous-1.
-    """
-
-    name: str
-    formula: str
-    source: str
-    expectation: str  # what a network of linear layers is expected to show
-    value: Callable[[Any, int | None], Float[Tensor, "prompt size"] | None]
-    kinds: tuple[str, ...] = ("token",)
-    usual: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    numbered: Callable[[int], Target] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.name or not self.kinds or not {*self.kinds, *self.usual} <= set(KINDS):
-            raise UsageError(
-                f"target {self.name!r} has the kinds {self.kinds!r} and {self.usual!r}, expected a name, and one or "
-                f"more of {', '.join(KINDS)}"
-            )
 
 
 REGISTERED: dict[str, Target] = {}

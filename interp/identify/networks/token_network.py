@@ -37,7 +37,9 @@ class TokenNetwork:
     def of(
         cls, model: LinearTransformer, task: Task, prompts: int, seeds: Sequence[int], skipped: Skipped | None
     ) -> TokenNetwork:
-        bare = cls(model, task, *(Half(None, *(torch.zeros(0, 0),) * 2, torch.zeros(0)),) * 2, skipped)
+        nothing = torch.zeros(0, 0)
+        none = Half(drawn=None, prediction=nothing, held=nothing, weight=torch.zeros(0))
+        bare = cls(model, task, none, none, skipped)
         fitted, held_out = (bare._half(task.telling().sample(bare._affordable(prompts // 2), seed)) for seed in seeds)
         return cls(model, task, fitted, held_out, skipped)
 
