@@ -7,8 +7,9 @@ T_l - r I = s sum_k theta[l, k] B_k(G), has a course of its own, and theta is fi
     min over theta   sum_l  sum_prompts  b_l^2 |W^l_theta - W^l|^2 / max(E|W^l|^2, FLOOR max_m E|W^m|^2)
 
 b_l = min(1, BOUND m / |W^l|), m the median of |W^l| over prompts, so no prompt outweighs the others. The fit starts at
-the weights' own numbers, and where the data leave a direction open it stays there. It knows what the output alone does
-not: which step comes when.
+the weights' own numbers theta_0 and, after a first fit to a part of the prompts, ANCHOR sum_k h_k (theta_k - theta_0k)^2
+is added, h_k the curvature there: along directions that the data leave open (two steps that trade off) it stays near the
+weights, and elsewhere ANCHOR is too small to matter. It knows what the output alone does not: which step comes when.
 
 With tangents in forward mode: an entry of theta in layer l moves T_l by s B_k(G), and every later layer by its update
 of the moved Gram matrix, which is linear in it.
@@ -17,7 +18,8 @@ of the moved Gram matrix, which is linear in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -31,11 +33,12 @@ from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, mini
 
 __all__ = ["Course", "CourseFit", "affordable", "course_of", "follow"]
 
-BOUND = 1.0  # times the median: the size of a read-out from which a prompt counts less
+BOUND = 2.0  # times the median: the size of a read-out from which a prompt counts less
 FLOOR = 0.01  # of the largest layer's mean square: a read-out that hardly moves is judged by this
+ANCHOR = 1e-3  # of the curvature of a coefficient alone: the pull of the weights
 MAX_STEPS = 40
-OPERATIONS = 2e9  # floating point operations of all tangents once through the layers, about a second
-FEWEST, MOST = 64, 2048  # prompts of a fit
+OPERATIONS = 1e9  # floating point operations of all tangents once through the layers, about a second
+FEWEST, MOST = 64, 512  # prompts of a fit
 ROWS_PER_PARAMETER = 4
 
 
@@ -50,6 +53,14 @@ class Course:
     readouts: tuple[Float[Tensor, "prompt label input"], ...]
     weight: tuple[Float[Tensor, " prompt"], ...]
     scale: tuple[float, ...]
+
+    @property
+    def prompts(self) -> int:
+        return len(self.gram)
+
+    def first(self, count: int) -> Course:
+        cut = tuple(tuple(part[:count] for part in parts) for parts in (self.readouts, self.weight))
+        return replace(self, gram=self.gram[:count], readouts=cut[0], weight=cut[1])
 
     @property
     def moves(self) -> bool:
@@ -95,16 +106,23 @@ class CourseFit:
 def follow(
     parametrisation: Parametrisation, network: Course, held_out: Course, starts: Sequence[Tensor], seed: int
 ) -> CourseFit:
-    """Fit ``parametrisation`` to the course of a network from the best of ``starts``, and score it on ``held_out``."""
-    match = _Match(parametrisation, network)
-    start = min(starts, key=lambda theta: match(theta).value)
+    """Fit ``parametrisation`` to the course of a network from the best of ``starts``, the first of which are the
+    weights' own numbers, and score it on ``held_out``."""
     power = sum(
         float((b[:, None, None] * w).square().sum()) / s
         for b, w, s in zip(network.weight, network.readouts, network.scale, strict=True)
     )
     stopping = Stopping(
-        iterations=MAX_STEPS, tolerance=1e-4, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power
+        iterations=MAX_STEPS, tolerance=1e-3, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power
     )
+    part = network.first(max(FEWEST, network.prompts // 4))
+    free = torch.zeros_like(starts[0])
+    match = _Match(parametrisation, part, starts[0], free)
+    start = min(starts, key=lambda theta: match(theta).value)
+    end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
+    curvature = match(end.theta).jacobian.flatten(1).square().sum(1) * (network.prompts / part.prompts)
+    match = _Match(parametrisation, network, starts[0], ANCHOR * curvature)
+    start = min((starts[0], end.theta), key=lambda theta: match(theta).value)
     end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
     point = match(end.theta)
     rows = point.jacobian.flatten(2).permute(1, 2, 0)
@@ -149,10 +167,12 @@ def _readouts(states: Sequence[Tensor], label: Sequence[int]) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class _Match:
-    """Half of the sum above, as an objective."""
+    """Half of the sum above, as an objective, with a pull towards an anchor."""
 
     parametrisation: Parametrisation
     target: Course
+    anchor: Float[Tensor, " parameter"]
+    pull: Float[Tensor, " parameter"]
 
     def __call__(self, theta: Tensor) -> _Point:
         layers, target = self.parametrisation.build(theta), self.target
@@ -164,48 +184,50 @@ class _Match:
             )
         ]
         residual = torch.stack(left, 1)
-        value = 0.5 * float(residual.square().sum())
-        return _Point(self, layers, passed, residual, value if value == value else float("inf"))
+        value = 0.5 * float(residual.square().sum() + (self.pull * (theta - self.anchor).square()).sum())
+        return _Point(self, theta, layers, passed, residual, value if value == value else float("inf"))
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
     match: _Match
+    theta: Float[Tensor, " parameter"]
     layers: LayerMaps
     passed: tuple[list[Tensor], list[Tensor], list[Tensor]]
     residual: Float[Tensor, "prompt layer label input"]
     value: float
 
-    @property
+    @cached_property
     def jacobian(self) -> Float[Tensor, "parameter prompt layer label input"]:
-        """Derivatives of the weighted read-outs after every layer."""
-        target, sizes = self.match.target, self.match.parametrisation.sizes
-        states, grams, maps = self.passed
-        out = torch.zeros(sum(sizes), *self.residual.shape, dtype=self.residual.dtype)
-        known = 0
-        moved_state, moved_gram = (torch.zeros(0, *part.shape, dtype=part.dtype) for part in (states[0], grams[0]))
-        for layer, size in enumerate(sizes):
-            T, G, C = maps[layer], grams[layer], states[layer]
-            own = [self._tangent(known + k, layer) for k in range(size)]
-            moved_map = torch.cat(
-                [self.layers.update(layer, moved_gram.flatten(0, 1)).view_as(moved_gram), *(t[None] for t in own)]
-            )
-            new = moved_map.new_zeros(size, *C.shape), moved_map.new_zeros(size, *G.shape)
-            moved_state, moved_gram = torch.cat([moved_state, new[0]]), torch.cat([moved_gram, new[1]])
-            moved_state = moved_map @ C + T @ moved_state
-            turned = moved_map @ G @ T.mT
-            moved_gram = turned + turned.mT + T @ moved_gram @ T.mT
-            known += size
-            factor = target.weight[layer][:, None, None] / target.scale[layer] ** 0.5
-            out[:known, :, layer] = factor * moved_state[:, :, list(target.label)]
-        return out
-
-    def _tangent(self, parameter: int, layer: int) -> Float[Tensor, "prompt D D"]:
-        """s B_k(G) of one parameter."""
-        one = torch.zeros(sum(self.match.parametrisation.sizes), dtype=self.residual.dtype)
-        one[parameter] = 1.0
-        return self.match.parametrisation.build(one).update(layer, self.passed[1][layer])
+        return _tangents(self.match.parametrisation, self.layers, self.passed, self.match.target)
 
     def quadratic(self) -> Quadratic:
-        rows = self.jacobian.flatten(1)
-        return Quadratic(-rows @ self.residual.flatten(), rows @ rows.mT)
+        rows, pull = self.jacobian.flatten(1), self.match.pull
+        back = pull * (self.theta - self.match.anchor)
+        return Quadratic(back - rows @ self.residual.flatten(), rows @ rows.mT + torch.diag(pull))
+
+
+def _tangents(
+    parametrisation: Parametrisation, layers: LayerMaps, passed: tuple[list[Tensor], ...], target: Course
+) -> Float[Tensor, "parameter prompt layer label input"]:
+    """Derivatives of the weighted read-outs after every layer by every number of ``parametrisation``, where what
+    follows a layer are ``layers``, passed as ``passed`` says."""
+    (states, grams, maps), sizes = passed, parametrisation.sizes
+    prompts, parameters = states[0].shape[0], sum(sizes)
+    shape = parameters, prompts, len(sizes), len(target.label), len(target.inputs)
+    out = torch.zeros(shape, dtype=states[0].dtype)
+    known, one = 0, torch.eye(parameters, dtype=states[0].dtype)
+    moved_state, moved_gram = (part.new_zeros(0, *part.shape) for part in (states[0], grams[0]))
+    for layer, size in enumerate(sizes):
+        T, G, C = maps[layer], grams[layer], states[layer]
+        own = [parametrisation.build(one[known + k]).update(layer, G)[None] for k in range(size)]
+        moved_map = torch.cat([layers.update(layer, moved_gram.flatten(0, 1)).view_as(moved_gram), *own])
+        moved_state = torch.cat([moved_state, moved_map.new_zeros(size, *C.shape)])
+        moved_gram = torch.cat([moved_gram, moved_map.new_zeros(size, *G.shape)])
+        moved_state = moved_map @ C + T @ moved_state
+        turned = moved_map @ G @ T.mT
+        moved_gram = turned + turned.mT + T @ moved_gram @ T.mT
+        known += size
+        factor = target.weight[layer][:, None, None] / target.scale[layer] ** 0.5
+        out[:known, :, layer] = factor * moved_state[:, :, list(target.label)]
+    return out
