@@ -6,7 +6,8 @@ network's own predictions on the same prompts, because outside the task those ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,29 +80,30 @@ def _examples(run: Run, fit: Fit, seed: int) -> tuple[list[Any], list[Any], list
 def disagreement(name: str, kind: Variation, run: Run, fit: Fit, prompts: int, seed: int) -> Disagreement:
     """On ``prompts`` fresh prompts of one kind, as many of them as fit in memory."""
     task = kind.task
+    row = partial(Disagreement, name=name, label=kind.label, seed=seed)
+
+    def skipped(why: str, kept: int = 0, left_out: int = 0) -> Disagreement:
+        described = {} if isinstance(task, Skipped) else task.to_dict()
+        return row(task=described, prompts=kept, left_out=left_out, skipped=str(Skipped(why)))
+
     if isinstance(task, Skipped):
-        return _skipped(name, kind.label, {}, seed, 0, 0, task.reason)
+        return skipped(task.reason)
     count = min(prompts, task.most_prompts, max(FEWEST, MOST_SEQUENCES // task.context))
     if count < 1:
-        return _skipped(name, kind.label, task.to_dict(), seed, 0, 0, "a single prompt does not fit in memory")
+        return skipped("a single prompt does not fit in memory")
     here = beyond(run.network, fit.predict, task, count, seed)
     kept, left_out = here.prompts.count, here.left_out
     if kept < FEWEST:
-        why = f"{left_out} of {count} prompts diverge or meet the clip"
-        return _skipped(name, kind.label, task.to_dict(), seed, kept, left_out, why)
+        return skipped(f"{left_out} of {count} prompts diverge or meet the clip", kept, left_out)
     rms = float(here.network.square().mean().sqrt())
     apart = (here.algorithm - here.network).abs().flatten() / rms
     if not bool(torch.isfinite(apart).all()):
-        why = "the recovered algorithm diverges, or the network predicts nothing"
-        return _skipped(name, kind.label, task.to_dict(), seed, kept, left_out, why)
+        return skipped("the recovered algorithm diverges, or the network predicts nothing", kept, left_out)
     score = here.score(seed)
     some = apart[: MOST_NUMBERS // here.network.shape[1] * here.network.shape[1]]
     median, q90, q99 = torch.quantile(some, torch.tensor([0.5, 0.9, 0.99], dtype=apart.dtype)).tolist()
-    return Disagreement(
-        name=name,
-        label=kind.label,
+    return row(
         task=task.to_dict(),
-        seed=seed,
         prompts=kept,
         left_out=left_out,
         r2=score.fidelity,
@@ -112,12 +114,3 @@ def disagreement(name: str, kind: Variation, run: Run, fit: Fit, prompts: int, s
         q99=q99,
         largest=float(apart.max()),
     )
-
-
-def _skipped(
-    name: str, label: str, task: Mapping[str, Any], seed: int, prompts: int, left_out: int, why: str
-) -> Disagreement:
-    return Disagreement(
-        name=name, label=label, task=task, seed=seed, prompts=prompts, left_out=left_out, r2=None, r2_ci=(None, None),
-        rms=None, median=None, q90=None, q99=None, largest=None, skipped=str(Skipped(why)),
-    )  # fmt: skip

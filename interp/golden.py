@@ -48,15 +48,13 @@ def golden_of(
 ) -> Golden:
     """The golden file of a result; ``tolerance`` keeps that of the file it replaces. ``names``: the coefficients that
     such a file has, by layer; of channel tokens those are taken."""
-    verdict, provenance = result.verdict, result.provenance
+    verdict, provenance, (low, high) = result.verdict, result.provenance, result.verdict.fidelity_ci
     return Golden(
         format=FORMAT,
         version=VERSION,
         checkpoint={"name": result.checkpoint.name, "sha256": result.checkpoint.sha256},
         verdict={key: getattr(verdict, key) for key in VERDICT},
-        fidelity=GoldenFidelity(
-            value=_rounded(verdict.fidelity), ci=(_rounded(verdict.fidelity_ci[0]), _rounded(verdict.fidelity_ci[1]))
-        ),
+        fidelity=GoldenFidelity(value=_rounded(verdict.fidelity), ci=(_rounded(low), _rounded(high))),
         coefficients={f"layer {layer.index}": _coefficients(layer, names) for layer in result.layers},
         tolerance=tolerance or Tolerance(),
         provenance=GoldenProvenance(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -63,10 +64,9 @@ def provenance(prompts: int, seed: int, command: str | None, verdict_only: bool 
 
 
 def _version(name: str) -> str | None:
-    try:
+    with suppress(metadata.PackageNotFoundError):
         return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    return None
 
 
 def recorded_weights(model: LinearTransformer) -> Weights:

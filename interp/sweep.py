@@ -68,16 +68,13 @@ def sweep(
 ) -> Iterator[tuple[int, SweepRow]]:
     """``analyse(checkpoint, document, settings)`` for every checkpoint, in ``jobs`` processes; yields the index and
     the row of each as it ends."""
-    places = [out / name for name in document_names(checkpoints)]
+    documents = (out / name for name in document_names(checkpoints))
+    places = [*zip(checkpoints, documents, strict=True)]
     if jobs == 1:
-        for index, (checkpoint, place) in enumerate(zip(checkpoints, places, strict=True)):
-            yield index, _guarded(analyse, checkpoint, place, settings)
+        yield from ((index, _guarded(analyse, *place, settings)) for index, place in enumerate(places))
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {
-            pool.submit(_guarded, analyse, checkpoint, place, settings): index
-            for index, (checkpoint, place) in enumerate(zip(checkpoints, places, strict=True))
-        }
+        futures = {pool.submit(_guarded, analyse, *place, settings): index for index, place in enumerate(places)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()

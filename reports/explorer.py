@@ -32,28 +32,17 @@ def render_explorer(weight_maps: WeightMaps) -> ExplorerPage:
     made = environment()
     made.filters |= {"percent": percent, "plain": plain}
     text = made.get_template("explorer.html").render(
-        weight_maps=weight_maps,
-        title=_title(weight_maps),
-        data=data.content,
-        thinned=data.words(),
-        exact=not data.bits,
-        facts=_facts(weight_maps),
-        style=Markup(style),
-        scripts=[Markup(script) for script in scripts],
-        policy=policy(scripts),
+        weight_maps=weight_maps, title=_title(weight_maps), data=data.content, thinned=data.words(),
+        exact=not data.bits, facts=_facts(weight_maps), style=Markup(style),
+        scripts=[Markup(script) for script in scripts], policy=policy(scripts),
     )  # fmt: skip
     return ExplorerPage(text=text, thinned=data.words())
 
 
 def _title(weight_maps: WeightMaps) -> str:
     first, last = weight_maps.checkpoints[0].info.name, weight_maps.checkpoints[-1].info.name
-    return plain(
-        first
-        if weight_maps.kind == "single"
-        else f"{first} and {last}"
-        if weight_maps.kind == "pair"
-        else f"{first} … {last}"
-    )
+    between = {"single": "", "pair": " and "}.get(weight_maps.kind, " … ")
+    return plain(f"{first}{between}{last}" if between else first)
 
 
 def _facts(weight_maps: WeightMaps) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -61,14 +50,12 @@ def _facts(weight_maps: WeightMaps) -> list[tuple[str, list[tuple[str, str]]]]:
     facts = []
     for entry in weight_maps.checkpoints:
         counts, info = entry.counts(), entry.info
+        residual = "yes" if info.residual else "no"
         rows = [
             ("sha256 of the file", info.sha256),
             ("layout", f"{info.layout}, {info.dtype}"),
             ("network", f"layers: {info.layers}, heads: {info.heads}, numbers: {info.parameters}"),
-            (
-                "attention",
-                f"keys: {info.keys}, scale: {info.scale}; residual stream: {'yes' if info.residual else 'no'}",
-            ),
+            ("attention", f"keys: {info.keys}, scale: {info.scale}; residual stream: {residual}"),
             ("prediction", f"{'-' if info.readout_sign < 0 else '+'}{info.readout_channel}"),
             ("activations", "not clipped" if info.clip is None else f"clipped to ±{info.clip:g} after each layer"),
             ("not a number", f"{counts['nan']} NaN, {counts['inf']} infinite of {counts['numbers']}"),

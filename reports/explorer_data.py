@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from interp.reports.numbers import number, plain
 from interp.results.plain_data import to_plain
-from interp.results.weight_maps import LAYER_MAPS, MATRICES, CheckpointMaps, Gauge, WeightMaps
+from interp.results.weight_maps import LAYER_MAPS, MATRICES, CheckpointMaps, Gauge, MapCoefficient, WeightMaps
 
 __all__ = ["LARGE", "SMALL", "PageData", "page_data"]
 
@@ -81,13 +81,8 @@ def page_data(weight_maps: WeightMaps, overhead: int) -> PageData:
             "maps": _bits(grid.any(entry.live_maps, axes=2)),
             "channels": _bits(grid.any(entry.live_channels, axes=1)),
         }
-    return PageData(
-        content=frame,
-        bits=bits,
-        group=group,
-        error=max((part.error for part in every), default=0.0),
-        relative=max((part.relative for part in every), default=0.0),
-    )
+    error, relative = (max((getattr(part, name) for part in every), default=0.0) for name in ("error", "relative"))
+    return PageData(content=frame, bits=bits, group=group, error=error, relative=relative)
 
 
 def _matrices(entry: CheckpointMaps) -> dict[str, NDArray[np.floating[Any]]]:
@@ -104,39 +99,29 @@ def _frame(weight_maps: WeightMaps) -> dict[str, Any]:
         "layers": weight_maps.checkpoints[0].layers,
         "heads": weight_maps.checkpoints[0].heads,
         "fullWidth": weight_maps.width,
-        "coefficients": [
-            {
-                "name": plain(entry.name),
-                "row": entry.row,
-                "keyRow": entry.key_row,
-                "keyColumn": entry.key_column,
-                "column": entry.column,
-                "trace": entry.trace,
-            }
-            for entry in weight_maps.coefficients
-        ],
+        "coefficients": list(map(_coefficient, weight_maps.coefficients)),
         "checkpoints": [_checkpoint(entry) for entry in weight_maps.checkpoints],
     }
 
 
+def _coefficient(entry: MapCoefficient) -> dict[str, Any]:
+    return {
+        "name": plain(entry.name), "row": entry.row, "keyRow": entry.key_row, "keyColumn": entry.key_column,
+        "column": entry.column, "trace": entry.trace,
+    }  # fmt: skip
+
+
 def _checkpoint(entry: CheckpointMaps) -> dict[str, Any]:
     return {
-        "name": plain(entry.info.name),
-        "step": entry.step,
-        "sameAs": entry.same_as,
-        "dtype": entry.info.dtype,
-        "liveHow": plain(entry.live_how),
-        "counts": entry.counts(),
+        "name": plain(entry.info.name), "step": entry.step, "sameAs": entry.same_as, "dtype": entry.info.dtype,
+        "liveHow": plain(entry.live_how), "counts": entry.counts(),
         "scalars": {name: _nulls(entry.scalars[name].reshape(*entry.scalars[name].shape[:2], -1)) for name in MATRICES},
-        "spectra": _spectra(entry.spectra),
-        "canonical": _gauge(entry.canonical),
+        "spectra": _spectra(entry.spectra), "canonical": _gauge(entry.canonical),
         "toFirst": None if entry.to_first is None else _gauge(entry.to_first),
-        "differenceSpectra": _spectra(entry.difference_spectra),
-        "coefficients": _nulls(entry.coefficients),
-        "shares": _nulls(entry.shares),
-        "distance": _nulls(entry.distance),
+        "differenceSpectra": _spectra(entry.difference_spectra), "coefficients": _nulls(entry.coefficients),
+        "shares": _nulls(entry.shares), "distance": _nulls(entry.distance),
         "headDistance": _nulls(entry.head_distance),
-    }
+    }  # fmt: skip
 
 
 def _gauge(gauge: Gauge) -> dict[str, Any]:

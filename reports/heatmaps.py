@@ -49,22 +49,14 @@ def heatmaps(analysis: Analysis) -> Heatmaps:
     if Q.shape != P.shape:
         return _nothing(f"Q has shape {Q.shape} and P {P.shape}")
     layers, heads = Q.shape[:2]
+    channels = analysis.checkpoint.tokens
     data = {
-        "channels": [[plain(name), size] for name, size in analysis.checkpoint.tokens],
-        "layers": layers,
-        "heads": heads,
-        "width": width,
-        "Q": _encode(Q),
-        "P": _encode(P),
-    }
+        "channels": [[plain(name), size] for name, size in channels],
+        "layers": layers, "heads": heads, "width": width, "Q": _encode(Q), "P": _encode(P),
+    }  # fmt: skip
     both = np.stack(matrices)
-    bad = int((~np.isfinite(both)).sum())
-    return Heatmaps(
-        data=data,
-        finding=_finding(both, [size for _, size in analysis.checkpoint.tokens]),
-        not_finite=bad,
-        numbers=both.size,
-    )
+    bad, finding = int((~np.isfinite(both)).sum()), _finding(both, [size for _, size in channels])
+    return Heatmaps(data=data, finding=finding, not_finite=bad, numbers=both.size)
 
 
 def _nothing(why: str) -> Heatmaps:

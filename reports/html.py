@@ -74,15 +74,9 @@ def _page(
     maps = ("heat.js", "heatmaps.js") if weights is not None else ()
     scripts = [get_plotlyjs(), *((HERE / script).read_text(encoding="utf-8") for script in ("page.js", *maps))]
     text = _environment().get_template("report.html").render(
-        name=name,
-        tool=tool,
-        sections=sections,
-        facts=facts,
-        verdict=verdict,
-        heatmaps=weights,
+        name=name, tool=tool, sections=sections, facts=facts, verdict=verdict, heatmaps=weights,
         style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
-        scripts=[Markup(script) for script in scripts],
-        policy=policy(scripts),
+        scripts=[Markup(script) for script in scripts], policy=policy(scripts),
     )  # fmt: skip
     return Page(text=text, title=title)
 

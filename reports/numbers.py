@@ -10,23 +10,9 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 __all__ = [
-    "DASH",
-    "Z95",
-    "Interval",
-    "at_least",
-    "at_most",
-    "estimate",
-    "interval",
-    "is_finite",
-    "layers_named",
-    "listed",
-    "number",
-    "percent",
-    "plain",
-    "rounded",
-    "several",
-    "spanned",
-]
+    "DASH", "Z95", "Interval", "at_least", "at_most", "estimate", "interval", "is_finite", "layers_named", "listed",
+    "number", "percent", "plain", "rounded", "several", "spanned",
+]  # fmt: skip
 
 Interval = tuple[float | None, float | None]
 DASH = "—"  # stands for "there is no such number"

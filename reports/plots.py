@@ -11,24 +11,26 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from interp.reports.numbers import Z95, Interval, is_finite, plain
-from interp.results import Panel, Series
+from interp.results import Figure, Panel, Section, Series, Table
 
 __all__ = [
     "DIVERGING",
+    "HOVER",
     "ORDERED",
     "SYMBOLS",
+    "Bar",
     "Point",
     "axis",
     "bounded",
+    "charted",
     "column_height",
     "count_axis",
     "curve",
-    "error_bars",
     "heat_map",
     "label",
     "layer_axis",
@@ -43,9 +45,10 @@ __all__ = [
     "thinned",
     "tick_text",
     "wrapped",
-]
+]  # fmt: skip
 
 _Item = TypeVar("_Item")
+Bar = float | Interval | None  # a standard error, or the ends of a 95 % interval
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 DIVERGING = [[k / 8, f"var(--diverging-{k})"] for k in range(9)]  # about 0: blue is negative, brown is positive
@@ -61,7 +64,7 @@ class Point:
 
     x: float | int
     y: float | int
-    bar: float | Interval | None
+    bar: Bar
     text: str
 
 
@@ -86,46 +89,41 @@ def column_height(names: Sequence[str], marks: int = 1) -> int:
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
     return {
-        "title": {"text": title, "standoff": 8, "font": {"size": 13}},
-        "automargin": True,
-        "gridcolor": "var(--grid)",
-        "linecolor": "var(--axis)",
-        "zerolinecolor": "var(--axis)",
-        "ticks": "outside",
-        "tickcolor": "var(--axis)",
+        "title": {"text": title, "standoff": 8, "font": {"size": 13}}, "automargin": True, "gridcolor": "var(--grid)",
+        "linecolor": "var(--axis)", "zerolinecolor": "var(--axis)", "ticks": "outside", "tickcolor": "var(--axis)",
         "exponentformat": "power",
-    } | more
+    } | more  # fmt: skip
 
 
 def layout(xaxis: dict[str, Any], yaxis: dict[str, Any], **more: Any) -> dict[str, Any]:
+    ink = {"color": "var(--ink)"}
     return {
-        "xaxis": xaxis,
-        "yaxis": yaxis,
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "var(--ink)"},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
-        "showlegend": False,
-        "hovermode": "closest",
-        "hoverlabel": {
-            "bgcolor": "var(--card)",
-            "bordercolor": "var(--axis)",
-            "font": {"color": "var(--ink)"},
-            "align": "left",
-        },
-    } | more
+        "xaxis": xaxis, "yaxis": yaxis, "font": {"family": "system-ui, sans-serif", "size": 13} | ink,
+        "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 8, "r": 12, "t": 12, "b": 8}, "showlegend": False, "hovermode": "closest",
+        "hoverlabel": {"bgcolor": "var(--card)", "bordercolor": "var(--axis)", "font": ink, "align": "left"},
+    } | more  # fmt: skip
 
 
-def error_bars(lows: Sequence[float], highs: Sequence[float], colour: str) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": list(highs),
-        "arrayminus": list(lows),
-        "color": colour,
-        "thickness": 1.5,
-        "width": 4,
-    }
+def charted(
+    name: str,
+    title: str,
+    finding: str,
+    description: str,
+    panels: Iterable[Panel],
+    table: Table,
+    *,
+    legend: Sequence[Series] = (),
+    compact: bool = False,
+    short: Table | None = None,
+    **more: Any,
+) -> Section:
+    """A section that is a figure. ``short``: what a terminal shows of its table; ``more``: of the section."""
+    figure = Figure(
+        name=name, finding=finding, description=description, panels=tuple(panels), legend=tuple(legend), table=table,
+        compact=compact,
+    )  # fmt: skip
+    return Section(name=name, title=title, figure=figure, table=short, **more)
 
 
 def curve(
@@ -160,7 +158,8 @@ def curve(
     }  # fmt: skip
     if any(low or high for low, high in bars):
         lows, highs = zip(*bars, strict=True)
-        trace["error_x" if sideways else "error_y"] = error_bars(lows, highs, colour)
+        bar = {"array": list(highs), "arrayminus": list(lows), "color": colour, "thickness": 1.5, "width": 4}
+        trace["error_x" if sideways else "error_y"] = {"type": "data", "symmetric": False} | bar
     if lines:
         trace["line"] = {"color": colour, "width": width, "dash": dash}
     if marked:
@@ -243,15 +242,11 @@ def shaded(low: float, high: float) -> dict[str, Any]:
 
 def ordered_series(labels: Sequence[str], prefix: str) -> list[Series]:
     """Series whose order the colours show; two neighbours have different symbols."""
-    last = max(len(labels) - 1, 1)
+    last, most = max(len(labels) - 1, 1), len(ORDERED) - 1
+    looks = [(ORDERED[round(most * i / last)], SYMBOLS[i % len(SYMBOLS)]) for i in range(len(labels))]
     return [
-        Series(
-            key=f"{prefix}{i}",
-            label=text,
-            colour=ORDERED[round((len(ORDERED) - 1) * i / last)],
-            symbol=SYMBOLS[i % len(SYMBOLS)],
-        )
-        for i, text in enumerate(labels)
+        Series(key=f"{prefix}{i}", label=text, colour=colour, symbol=symbol)
+        for i, (text, (colour, symbol)) in enumerate(zip(labels, looks, strict=True))
     ]
 
 
@@ -273,12 +268,17 @@ def layer_axis(indices: Sequence[int], title: str) -> dict[str, Any]:
     return axis(title, tickvals=list(indices)[::step], range=ends, showgrid=False, zeroline=False)
 
 
+def name_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    """Names below each other."""
+    ends = [len(names) - 0.5, -0.5]
+    return axis("", **more, zeroline=False, tickvals=list(range(len(names))), ticktext=names, range=ends)
+
+
 def count_axis(title: str, most: float | int) -> dict[str, Any]:
     """An axis of whole numbers from 0."""
     step = max(1, math.ceil(most / 6))
-    return axis(
-        title, tickvals=list(range(0, math.ceil(most) + 1, step)), range=[-0.06 * most - 0.3, 1.06 * most + 0.3]
-    )
+    ends = [-0.06 * most - 0.3, 1.06 * most + 0.3]
+    return axis(title, tickvals=list(range(0, math.ceil(most) + 1, step)), range=ends)
 
 
 def log_axis(title: str, values: Sequence[float], *, dense: bool, most: int = 6) -> dict[str, Any]:

@@ -94,7 +94,7 @@ GROUPS = (
 ORDER = (
     "losses", "depth", "families", "swaps", "interpolation", "stress", "profile", "filters", "shrinkage", "step",
     "omegas", "unexplained", "remainder", "absorption", "split", "distances", "profile-depth", "momentum", "linearity",
-    "coefficients", "preconditioners", "trajectory", "shifts",
+    "coefficients", "preconditioners", "trajectory", "shifts", "probes", "interventions",
 )  # fmt: skip
 
 

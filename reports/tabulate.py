@@ -1,14 +1,16 @@
-"""Tables of rows that have the same fields."""
+"""Rows that have the same fields, as tables of text and as points of a plot."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from interp.reports.numbers import estimate, interval, number
+from interp.reports.numbers import estimate, interval, is_finite, number, percent
+from interp.reports.plots import Bar, Point
 from interp.results import Table
 
-__all__ = ["tabulate"]
+__all__ = ["points", "tabulate"]
 
 Reader = str | Callable[[Any], str]
 
@@ -16,8 +18,9 @@ Reader = str | Callable[[Any], str]
 def tabulate(
     rows: Iterable[Any], columns: Mapping[str, Reader], marked: Callable[[Any], bool] = lambda row: False
 ) -> Table:
-    """``columns`` by header: the name of a field, "loss", or with a number of digits, "loss:3"; or a function of the
-    row. A field stands with its interval or its standard error where the row has ``loss_ci`` or ``loss_stderr``."""
+    """``columns`` by header: a function of the row, or the name of a field. A field stands with its interval or its
+    standard error where the row has ``loss_ci`` or ``loss_stderr``, or with the field after a colon: "mse:stderr".
+    "loss:3" has three digits, "share:%" is a percentage; "0.layer" is a field of the first of a row's parts."""
     entries = list(rows)
     return Table(
         header=tuple(columns),
@@ -26,15 +29,45 @@ def tabulate(
     )
 
 
+def points(
+    rows: Iterable[Any], x: str, y: str, text: Callable[[Any, str], str], *, above: float = -math.inf
+) -> list[Point]:
+    """The rows whose field ``y`` is finite, and ``above`` that; ``text`` says a row, given the text of ``y``."""
+    name, _, beside = y.partition(":")
+    return [
+        Point(_part(row, x), value, next(iter(_bars(row, name, beside)), None), text(row, _cell(row, y)))
+        for row in rows
+        if is_finite(value := getattr(row, name)) and value > above
+    ]
+
+
+def _part(row: Any, name: str) -> Any:
+    return row[int(name)] if name.isdigit() else getattr(row, name)
+
+
+def _bars(row: Any, name: str, beside: str) -> list[Bar]:
+    """The interval or the standard error of a field, or the field ``beside`` it; none where the row has none."""
+    names = (beside,) if beside else (f"{name}_ci", f"{name}_stderr")
+    return [getattr(row, bar) for bar in names if hasattr(row, bar)]
+
+
 def _cell(row: Any, reader: Reader) -> str:
     if callable(reader):
         return reader(row)
-    name, _, digits = reader.partition(":")
-    value = getattr(row, name)
-    if digits:
-        return number(value, int(digits))
-    if hasattr(row, f"{name}_ci"):
-        return interval(value, getattr(row, f"{name}_ci"))
-    if hasattr(row, f"{name}_stderr"):
-        return estimate(value, getattr(row, f"{name}_stderr"))
-    return number(value) if value is None or isinstance(value, float) else str(value)
+    path, _, how = reader.partition(":")
+    *owners, name = path.split(".")
+    for owner in owners:
+        row = _part(row, owner)
+    value = _part(row, name)
+    if how == "%":
+        return percent(value)
+    if how.isdigit():
+        return number(value, int(how))
+    bars = _bars(row, name, how)
+    if bars and isinstance(bars[0], tuple):
+        return interval(value, bars[0])
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return (
+        estimate(value, bars[0] if bars else None) if bars or value is None or isinstance(value, float) else str(value)
+    )

@@ -7,42 +7,35 @@ layers are those of K (``interp.algebra.gauge``), which needs no gauge at all, a
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import numpy as np
 import scipy.optimize
 from jaxtyping import Bool, Float, Int
 
 __all__ = ["align", "canonical", "tensor_product_norms", "weight_distance"]
 
+Matrix = Float[np.ndarray, "D D"]
+Heads = Float[np.ndarray, "head D D"]
 
-def align(
-    P: Float[np.ndarray, "head D D"],
-    Q: Float[np.ndarray, "head D D"],
-    to_P: Float[np.ndarray, "head D D"],
-    to_Q: Float[np.ndarray, "head D D"],
-) -> tuple[Int[np.ndarray, " head"], Float[np.ndarray, " head"]]:
+
+def align(P: Heads, Q: Heads, to_P: Heads, to_Q: Heads) -> tuple[Int[np.ndarray, " head"], Float[np.ndarray, " head"]]:
     """(order, factor): head h of the other network is best matched by factor[h] P[order[h]], Q[order[h]] / factor[h].
 
     The order minimises sum_h ||P_h x Q_h - P'_h x Q'_h||^2 over all pairings. The factor minimises
     ||P' - kP||^2 / ||P'||^2 + ||Q' - Q/k||^2 / ||Q'||^2, whose stationary points are the roots of a quartic. Where a
     matrix is zero or not finite there is nothing to fit, and the factor is 1.
     """
-    heads = len(P)
     overlap = np.einsum("hab,gab->hg", to_P, P) * np.einsum("hab,gab->hg", to_Q, Q)
-    if not np.isfinite(overlap).all():
-        return np.arange(heads), np.ones(heads)
-    if np.array_equal(P, to_P) and np.array_equal(Q, to_Q):  # also where heads are equal or zero
-        return np.arange(heads), np.ones(heads)
+    same = np.array_equal(P, to_P) and np.array_equal(Q, to_Q)  # also where heads are equal or zero
+    if same or not np.isfinite(overlap).all():
+        return np.arange(len(P)), np.ones(len(P))
     _, order = scipy.optimize.linear_sum_assignment(-overlap)
     factor = np.array([_factor(P[g], Q[g], to_P[h], to_Q[h]) for h, g in enumerate(order)])
     return order, factor
 
 
-def _factor(
-    P: Float[np.ndarray, "D D"],
-    Q: Float[np.ndarray, "D D"],
-    to_P: Float[np.ndarray, "D D"],
-    to_Q: Float[np.ndarray, "D D"],
-) -> float:
+def _factor(P: Matrix, Q: Matrix, to_P: Matrix, to_Q: Matrix) -> float:
     sizes = [float(np.linalg.norm(m)) for m in (P, Q, to_P, to_Q)]
     if not all(0 < size < np.inf for size in sizes):
         return 1.0
@@ -60,9 +53,7 @@ def _factor(
     return min([1.0, -1.0, ratio, -ratio, *real], key=error)
 
 
-def canonical(
-    P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]
-) -> tuple[Int[np.ndarray, " head"], Float[np.ndarray, " head"]]:
+def canonical(P: Heads, Q: Heads) -> tuple[Int[np.ndarray, " head"], Float[np.ndarray, " head"]]:
     """(order, factor) of one layer, to be used as those of ``align``, such that ||P|| = ||Q||, the entry of Q that is
     largest in size is positive, and heads come by falling ||P|| ||Q||. A head with a zero or non-finite matrix keeps
     its scale."""
@@ -78,10 +69,10 @@ def canonical(
 
 
 def weight_distance(
-    P: Float[np.ndarray, "head D D"],
-    Q: Float[np.ndarray, "head D D"],
-    to_P: Float[np.ndarray, "head D D"],
-    to_Q: Float[np.ndarray, "head D D"],
+    P: Heads,
+    Q: Heads,
+    to_P: Heads,
+    to_Q: Heads,
     live_maps: Bool[np.ndarray, "D D"],
     live_channels: Bool[np.ndarray, " D"],
 ) -> float:
@@ -91,7 +82,7 @@ def weight_distance(
     as many, small, heads does not cancel. Any pairing gives the same number but for rounding.
     """
 
-    def size(p: Float[np.ndarray, "head D D"], q: Float[np.ndarray, "head D D"]) -> float:
+    def size(p: Heads, q: Heads) -> float:
         return float(tensor_product_norms(p * live_channels, q * live_channels)[live_maps].sum())
 
     reference = size(to_P, to_Q)
@@ -103,20 +94,15 @@ def weight_distance(
     return float(np.sqrt(max(difference, 0.0) / reference))
 
 
-def tensor_product_norms(
-    P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]
-) -> Float[np.ndarray, "D D"]:
+def tensor_product_norms(P: Float[np.ndarray, "head D c"], Q: Float[np.ndarray, "head D c"]) -> Matrix:
     """sum_bc K[a, b, c, e]^2 for every (a, e), with K = sum_h P_h[a, b] Q_h[e, c] symmetrised over (b, c):
 
     1/2 sum_hk [ (P_h[a] . P_k[a]) (Q_h[e] . Q_k[e]) + (P_h[a] . Q_k[e]) (P_k[a] . Q_h[e]) ].
     """
+    heads, D, _ = P.shape
     PP, QQ = np.einsum("hab,kab->ahk", P, P), np.einsum("hec,kec->ehk", Q, Q)
-    heads, D = P.shape[0], P.shape[1]
-    direct = PP.reshape(D, -1) @ QQ.reshape(D, -1).T
-    crossed = np.zeros((D, D))
-    for h in range(heads):
-        for k in range(h + 1):
-            first = P[h] @ Q[k].T
-            second = first if h == k else P[k] @ Q[h].T
-            crossed += (1.0 if h == k else 2.0) * first * second
-    return 0.5 * (direct + crossed)
+    total = PP.reshape(D, -1) @ QQ.reshape(D, -1).T
+    for h, k in combinations_with_replacement(range(heads), 2):
+        crossed = (P[h] @ Q[k].T) * (P[k] @ Q[h].T)
+        total += crossed if h == k else 2.0 * crossed
+    return 0.5 * total

@@ -10,6 +10,7 @@ Both kinds serve any sizes of x and y, so vector labels use the same list.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -20,7 +21,10 @@ from torch import Tensor
 from interp.models.errors import LayoutError
 from interp.models.specification import Channel, ModelSpec
 
-__all__ = ["BasisLayers", "BasisMap", "BlockMap", "LayerwiseBasis", "TraceMap", "omega_maps", "trace_maps"]
+__all__ = ["BasisLayers", "BasisMap", "BlockMap", "Matrices", "TraceMap", "omega_maps", "trace_maps"]
+
+
+Matrices = Float[Tensor, "prompt D D"]
 
 
 @runtime_checkable
@@ -30,19 +34,15 @@ class BasisMap(Protocol):
     @property
     def name(self) -> str: ...
 
-    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
+    def add_update(self, total: Matrices, gram: Matrices, weight: float) -> None:
         """total += weight * B(gram), in place."""
         ...
 
-    def contract(
-        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, " prompt"]:
+    def contract(self, cotangent: Matrices, gram: Matrices) -> Float[Tensor, " prompt"]:
         """<cotangent, B(gram)> without forming B(gram)."""
         ...
 
-    def add_pullback(
-        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
-    ) -> None:
+    def add_pullback(self, total: Matrices, cotangent: Matrices, weight: float) -> None:
         """total += weight * B^*(cotangent), the symmetric derivative of <cotangent, B(G)> with respect to G."""
         ...
 
@@ -53,28 +53,29 @@ class BasisMap(Protocol):
 
 @dataclass(frozen=True)
 class BlockMap:
-    """T[row, column] = G[row, column]: one block of the Gram matrix, kept in its place."""
+    """T[row, column] = G[row, column]: one block of the Gram matrix, kept in its place, and changed by ``within``."""
 
     name: str
     row: Channel
     column: Channel
 
-    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
-        block = (slice(None), self.row.indices, self.column.indices)
-        total[block].add_(gram[block], alpha=weight)
+    def within(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
+        """What becomes of the block, by a linear map that is its own adjoint."""
+        return block
 
-    def contract(
-        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, " prompt"]:
-        block = (slice(None), self.row.indices, self.column.indices)
-        return (cotangent[block] * gram[block]).sum((-1, -2))
+    def _block(self, matrix: Matrices) -> Float[Tensor, "prompt row column"]:
+        return matrix[:, self.row.indices, self.column.indices]
 
-    def add_pullback(
-        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
-    ) -> None:
-        block = cotangent[:, self.row.indices, self.column.indices]
-        total[:, self.row.indices, self.column.indices].add_(block, alpha=0.5 * weight)
-        total[:, self.column.indices, self.row.indices].add_(block.mT, alpha=0.5 * weight)
+    def add_update(self, total: Matrices, gram: Matrices, weight: float) -> None:
+        self._block(total).add_(self.within(self._block(gram)), alpha=weight)
+
+    def contract(self, cotangent: Matrices, gram: Matrices) -> Float[Tensor, " prompt"]:
+        return (self._block(cotangent) * self.within(self._block(gram))).sum((-1, -2))
+
+    def add_pullback(self, total: Matrices, cotangent: Matrices, weight: float) -> None:
+        block = self.within(self._block(cotangent))
+        self._block(total).add_(block, alpha=0.5 * weight)
+        self._block(total.mT).add_(block, alpha=0.5 * weight)
 
     def entries(self) -> Int[Tensor, "entry 4"]:
         a, e = torch.cartesian_prod(_range(self.row), _range(self.column)).unbind(-1)
@@ -89,18 +90,13 @@ class TraceMap:
     row: Channel
     traced: Channel
 
-    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
-        diagonal = total.diagonal(dim1=-2, dim2=-1)[:, self.row.indices]
-        diagonal.add_(_trace(gram, self.traced)[:, None], alpha=weight)
+    def add_update(self, total: Matrices, gram: Matrices, weight: float) -> None:
+        _diagonal(total, self.row).add_(_diagonal(gram, self.traced).sum(-1, keepdim=True), alpha=weight)
 
-    def contract(
-        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, " prompt"]:
-        return _trace(cotangent, self.row) * _trace(gram, self.traced)
+    def contract(self, cotangent: Matrices, gram: Matrices) -> Float[Tensor, " prompt"]:
+        return _diagonal(cotangent, self.row).sum(-1) * _diagonal(gram, self.traced).sum(-1)
 
-    def add_pullback(
-        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
-    ) -> None:
+    def add_pullback(self, total: Matrices, cotangent: Matrices, weight: float) -> None:
         TraceMap(self.name, self.traced, self.row).add_update(total, cotangent, weight)
 
     def entries(self) -> Int[Tensor, "entry 4"]:
@@ -112,8 +108,8 @@ def _range(channel: Channel) -> Int[Tensor, " index"]:
     return torch.arange(channel.start, channel.start + channel.size)
 
 
-def _trace(matrix: Float[Tensor, "prompt D D"], channel: Channel) -> Float[Tensor, " prompt"]:
-    return matrix.diagonal(dim1=-2, dim2=-1)[:, channel.indices].sum(-1)
+def _diagonal(matrix: Matrices, channel: Channel) -> Float[Tensor, "prompt row"]:
+    return matrix.diagonal(dim1=-2, dim2=-1)[:, channel.indices]
 
 
 def _input_and_label(spec: ModelSpec) -> tuple[Channel, Channel]:
@@ -129,11 +125,8 @@ def _input_and_label(spec: ModelSpec) -> tuple[Channel, Channel]:
 
 def omega_maps(spec: ModelSpec) -> tuple[BlockMap, ...]:
     """The block-scalar maps xx (Sigma), xy (alpha), yx (alpha^T), yy (lambda)."""
-    x, y = _input_and_label(spec)
-    return tuple(
-        BlockMap(r + c, {"x": x, "y": y}[r], {"x": x, "y": y}[c])
-        for r, c in (("x", "x"), ("x", "y"), ("y", "x"), ("y", "y"))
-    )
+    parts = dict(zip("xy", _input_and_label(spec), strict=True))
+    return tuple(BlockMap(r + c, parts[r], parts[c]) for r in "xy" for c in "xy")
 
 
 def trace_maps(spec: ModelSpec) -> tuple[TraceMap, ...]:
@@ -145,48 +138,31 @@ def trace_maps(spec: ModelSpec) -> tuple[TraceMap, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BasisLayers:
-    """Layers of a recovered algorithm: T - r I = s * sum_k coefficients[l, k] B_k(G). See ``models.gram.LayerMaps``."""
+    """Layers of a recovered algorithm: T - r I = s * sum_k coefficients[l, k] B_lk(G). ``maps`` are the same for all
+    layers, or ``by_layer`` has those of each. See ``models.gram.LayerMaps``."""
 
     maps: tuple[BasisMap, ...]
     coefficients: Float[Tensor, "layer map"]
     scale: float
     residual: float
+    by_layer: tuple[tuple[BasisMap, ...], ...] | None = None
 
     @property
     def layers(self) -> int:
         return self.coefficients.shape[0]
 
-    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+    def _weighted(self, layer: int) -> Iterator[tuple[BasisMap, float]]:
+        maps = self.maps if self.by_layer is None else self.by_layer[layer]
+        return zip(maps, (self.scale * self.coefficients[layer]).tolist(), strict=True)
+
+    def update(self, layer: int, gram: Matrices) -> Matrices:
         total = torch.zeros_like(gram)
-        for value, basis in zip(self.coefficients[layer], self.maps, strict=True):
-            basis.add_update(total, gram, self.scale * float(value))
+        for basis, weight in self._weighted(layer):
+            basis.add_update(total, gram, weight)
         return total
 
-    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+    def pullback(self, layer: int, cotangent: Matrices) -> Matrices:
         total = torch.zeros_like(cotangent)
-        for value, basis in zip(self.coefficients[layer], self.maps, strict=True):
-            basis.add_pullback(total, cotangent, self.scale * float(value))
+        for basis, weight in self._weighted(layer):
+            basis.add_pullback(total, cotangent, weight)
         return total
-
-
-@dataclass(frozen=True, eq=False)
-class LayerwiseBasis:
-    """The same where every layer has maps of its own."""
-
-    maps: tuple[tuple[BasisMap, ...], ...]
-    coefficients: Float[Tensor, "layer map"]
-    scale: float
-    residual: float
-
-    @property
-    def layers(self) -> int:
-        return self.coefficients.shape[0]
-
-    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        return self._alone(layer).update(0, gram)
-
-    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        return self._alone(layer).pullback(0, cotangent)
-
-    def _alone(self, layer: int) -> BasisLayers:
-        return BasisLayers(self.maps[layer], self.coefficients[layer : layer + 1], self.scale, self.residual)

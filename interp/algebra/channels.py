@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 import torch
 from jaxtyping import Bool, Float
@@ -124,33 +125,25 @@ def project_channels(
     traces = 0.5 * (traced + traced.transpose(1, 2))
     k = torch.zeros_like(overlap)
     block = explained = 0.0
-    for b in range(c):
-        for g in range(b, c):
-            if b == g:
-                gram = torch.tensor([[0.5 * (d * d + d), d], [d, d * d]], dtype=k.dtype)
-                right = torch.stack([overlap[:, b, b], traces[:, b, b]], -1)
-            else:
-                # In the order (b, g), (g, b), trace; the trace of (b, g) is that of (g, b).
-                gram = 0.5 * d * torch.tensor([[d, 1.0, 1.0], [1.0, d, 1.0], [1.0, 1.0, d]], dtype=k.dtype)
-                right = torch.stack([overlap[:, b, g], overlap[:, g, b], traces[:, b, g]], -1)
-            right = torch.where(live[:, b, g][..., None], right, 0.0)
-            own = right[..., :-1]
-            found = own @ torch.linalg.pinv(gram[:-1, :-1], hermitian=True)
-            k[:, b, g] = found[..., 0]
-            if b != g:
-                k[:, g, b] = found[..., 1]
-            block += float((found * own).sum())
-            explained += float((right @ torch.linalg.pinv(gram, hermitian=True) * right).sum())
-    used = _expand(live, size)
-    energy = live_energy(P, Q, *used)
+    for b, g in combinations_with_replacement(range(c), 2):
+        # In the order (b, g), (g, b), trace; the trace of (b, g) is that of (g, b).
+        pairs = [(b, b)] if b == g else [(b, g), (g, b)]
+        gram = 0.5 * d * torch.tensor([[d, 1.0, 1.0], [1.0, d, 1.0], [1.0, 1.0, d]], dtype=k.dtype)
+        if b == g:
+            gram = torch.tensor([[0.5 * (d * d + d), d], [d, d * d]], dtype=k.dtype)
+        right = torch.stack([*(overlap[:, i, j] for i, j in pairs), traces[:, b, g]], -1)
+        right = torch.where(live[:, b, g][..., None], right, 0.0)
+        own = right[..., :-1]
+        found = own @ torch.linalg.pinv(gram[:-1, :-1], hermitian=True)
+        for column, (i, j) in enumerate(pairs):
+            k[:, i, j] = found[..., column]
+        block += float((found * own).sum())
+        explained += float((right @ torch.linalg.pinv(gram, hermitian=True) * right).sum())
+    # The live coordinates (a, e) and b of K.
+    ae, read = live.any(1).any(1), live.any(0).any(1).any(1)
+    wide = ae.repeat_interleave(size, 0).repeat_interleave(size, 1)
+    energy = live_energy(P, Q, wide, read.repeat_interleave(size))
     return ChannelProjection(k, energy, block, max(explained, block))
-
-
-def _expand(live: Bool[Tensor, "c c c c"], size: int) -> tuple[Bool[Tensor, "D D"], Bool[Tensor, " D"]]:
-    """The live coordinates (a, e) and b of K."""
-    ae = live.any(1).any(1)
-    b = live.any(0).any(1).any(1)
-    return ae.repeat_interleave(size, 0).repeat_interleave(size, 1), b.repeat_interleave(size)
 
 
 def map_name(channels: Sequence[str], a: int, b: int, g: int, e: int) -> str:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp.algebra.basis import BasisMap
+from interp.algebra.alignment import tensor_product_norms
+from interp.algebra.basis import BasisMap, Matrices
 from interp.models.gram import HeadLayers, adjoint, forward
 
 __all__ = [
@@ -35,8 +36,8 @@ __all__ = [
     "weight_tensor",
 ]
 
-# A number that changes by this much (relative) from one gauge to another is rounding.
-ROUNDING = 1e-3
+Heads = Float[Tensor, "head D D"]
+ROUNDING = 1e-3  # a number that changes by this much (relative) from one gauge to another is rounding
 
 
 def regauged(layers: HeadLayers) -> HeadLayers:
@@ -67,16 +68,17 @@ class LiveCoordinates:
 
     def of(self, basis: BasisMap, layer: int) -> bool:
         """Whether the coefficient of ``basis`` in this layer can move the prediction."""
-        a, b, c, e = basis.entries().unbind(-1)
-        alive = self.maps[layer][a, e] & self.channels[layer][b] & self.channels[layer][c]
-        return bool(alive.any())
+        return len(self.entries(basis, layer)) > 0
+
+    def entries(self, basis: BasisMap, layer: int) -> Int[Tensor, "entry 4"]:
+        """The live ones of ``basis``, index rows (a, b, c, e)."""
+        rows = basis.entries()
+        a, b, c, e = rows.unbind(-1)
+        return rows[self.maps[layer][a, e] & self.channels[layer][b] & self.channels[layer][c]]
 
 
 def live_coordinates(
-    layers: HeadLayers,
-    gram: Float[Tensor, "prompt D D"],
-    query: Float[Tensor, "prompt query D"],
-    readout: Sequence[int],
+    layers: HeadLayers, gram: Matrices, query: Float[Tensor, "prompt query D"], readout: Sequence[int]
 ) -> LiveCoordinates:
     """Find them from the model itself: (a, e) is live if d prediction / d T[a, e] is not 0 on the given prompts.
 
@@ -96,7 +98,7 @@ def live_coordinates(
     )
 
 
-def weight_tensor(P: Float[Tensor, "head D D"], Q: Float[Tensor, "head D D"]) -> Float[Tensor, "D D D D"]:
+def weight_tensor(P: Heads, Q: Heads) -> Float[Tensor, "D D D D"]:
     """K of one layer in full, symmetrised over its middle axes. D^4 numbers: for small D and for tests."""
     K = torch.einsum("hab,hec->abce", P, Q)
     return 0.5 * (K + K.transpose(1, 2))
@@ -112,37 +114,25 @@ class Projection:
     norms: Float[Tensor, " map"]  # ||map||, NaN where it is dead
 
 
-def project(
-    P: Float[Tensor, "head D D"],
-    Q: Float[Tensor, "head D D"],
-    maps: Sequence[BasisMap],
-    live: LiveCoordinates,
-    layer: int,
-) -> Projection:
+def project(P: Heads, Q: Heads, maps: Sequence[BasisMap], live: LiveCoordinates, layer: int) -> Projection:
     """Least-squares coefficients of K on the (symmetrised, live) tensors of ``maps``."""
-    mask_ae, mask_b = live.maps[layer], live.channels[layer]
     D = P.shape[-1]
-    energy = live_energy(P, Q, mask_ae, mask_b)
-    rows, columns, values, inner = [], [], [], []
+    energy = live_energy(P, Q, live.maps[layer], live.channels[layer])
+    rows, columns, inner = [], [], []
     alive = [k for k, basis in enumerate(maps) if live.of(basis, layer)]
     for row, k in enumerate(alive):
-        a, b, c, e = maps[k].entries().unbind(-1)
-        keep = mask_ae[a, e] & mask_b[b] & mask_b[c]
-        a, b, c, e = a[keep], b[keep], c[keep], e[keep]
-        K = 0.5 * ((P[:, a, b] * Q[:, e, c]).sum(0) + (P[:, a, c] * Q[:, e, b]).sum(0))
-        inner.append(float(K.sum()))
+        a, b, c, e = live.entries(maps[k], layer).unbind(-1)
+        inner.append(0.5 * float((P[:, a, b] * Q[:, e, c] + P[:, a, c] * Q[:, e, b]).sum()))
         for left, right in ((b, c), (c, b)):
             columns.append((((a * D + left) * D + right) * D + e).numpy())
-            values.append(np.full(len(a), 0.5))
             rows.append(np.full(len(a), row))
     coefficients = torch.full((len(maps),), float("nan"), dtype=torch.float64)
     if not alive:
         return Projection(coefficients, energy, 0.0, coefficients)
     # Of the D^4 columns only those in use: a product of sparse arrays takes memory for every one it has.
     used, column = np.unique(np.concatenate(columns), return_inverse=True)
-    tensors = scipy.sparse.coo_array(
-        (np.concatenate(values), (np.concatenate(rows), column.ravel())), shape=(len(alive), len(used))
-    ).tocsr()
+    values = np.full(len(column), 0.5)
+    tensors = scipy.sparse.coo_array((values, (np.concatenate(rows), column)), shape=(len(alive), len(used))).tocsr()
     overlap = (tensors @ tensors.T).toarray()
     solution = np.linalg.lstsq(overlap, np.array(inner), rcond=1e-12)[0]
     coefficients[alive] = torch.from_numpy(solution)
@@ -151,21 +141,7 @@ def project(
     return Projection(coefficients, energy, float(solution @ np.array(inner)), norms)
 
 
-def live_energy(
-    P: Float[Tensor, "head D D"], Q: Float[Tensor, "head D D"], mask_ae: Bool[Tensor, "D D"], mask_b: Bool[Tensor, " D"]
-) -> float:
-    """||K||^2 over live coordinates, row by row of the output channel a:
-
-    1/2 sum_hk [ (P_h[a] . P_k[a]) tr(Q_h Q_k^T) + sum_e (Q_h[e] . P_k[a]) (Q_k[e] . P_h[a]) ], e live for a.
-    """
-    P, Q = P[:, :, mask_b], Q[:, :, mask_b]
-    products = torch.einsum("hec,kec->ehk", Q, Q)  # Q_h[e] . Q_k[e]
-    total = 0.0
-    for a in range(P.shape[1]):
-        e = mask_ae[a]
-        if not bool(e.any()):
-            continue
-        p = P[:, a]
-        cross = torch.einsum("hec,kc->ehk", Q[:, e], p)
-        total += 0.5 * float(((p @ p.T) * products[e].sum(0)).sum() + (cross * cross.mT).sum())
-    return total
+def live_energy(P: Heads, Q: Heads, mask_ae: Bool[Tensor, "D D"], mask_b: Bool[Tensor, " D"]) -> float:
+    """||K||^2 over live coordinates."""
+    norms = tensor_product_norms(P[:, :, mask_b].numpy(), Q[:, :, mask_b].numpy())
+    return float(norms[mask_ae.numpy()].sum())

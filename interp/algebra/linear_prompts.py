@@ -15,7 +15,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import Examples
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts", "usable"]
+__all__ = ["DIVERGED", "finite_and_clipped", "gram_prompts", "linear_prompts"]
 
 P = TypeVar("P", bound=Examples)
 
@@ -39,23 +39,11 @@ def finite_and_clipped(
     return finite, finite & ~unclipped(model, trajectory, *prompts.inputs(model.spec))
 
 
-def usable(model: LinearTransformer, prompts: P) -> tuple[P, str | None, str | None]:
-    """The prompts on which the layers are linear maps of reasonable size: (those, a note on the others, and why there
-    is nothing to analyse when too few are left)."""
-    finite, clipping = finite_and_clipped(model, prompts)
-    kept = finite & ~clipping
-    diverging, clipped = int((~finite).sum()), int(clipping.sum())
-    if diverging + clipped == 0:
-        return prompts, None, None
-    left = f"{diverging} of {prompts.count} prompts diverge (beyond {DIVERGED:g}) and {clipped} meet the clip"
-    if int(kept.sum()) < FEWEST_KEPT * prompts.count:
-        return prompts[kept], None, f"skipped, because {left}: no linear map describes the network on its own task"
-    return prompts[kept], f"{left}; they are left out of every figure", None
-
-
 def linear_prompts(model: LinearTransformer, prompts: P) -> P:
-    """The prompts that the model runs as linear maps; none of them when too many meet its clip. Divergence is kept."""
+    """The prompts that the model runs as linear maps; none of them when too many meet its clip. Without one divergence
+    is kept."""
     if model.spec.clip is None:
         return prompts
-    kept, _, hopeless = usable(model, prompts)
-    return kept if hopeless is None else kept[:0]
+    finite, clipped = finite_and_clipped(model, prompts)
+    kept = prompts[finite & ~clipped]
+    return kept if kept.count >= FEWEST_KEPT * prompts.count else kept[:0]

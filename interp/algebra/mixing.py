@@ -6,12 +6,12 @@ times the other's, whatever the heads of either look like. With t = 0 or 1 layer
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
+from interp.algebra.basis import Matrices
 from interp.models.gram import LayerMaps
 
 __all__ = ["IdleLayers", "MixedLayers", "swapped"]
@@ -25,10 +25,10 @@ class IdleLayers:
     residual: float
     scale: float = 1.0
 
-    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+    def update(self, layer: int, gram: Matrices) -> Matrices:
         return torch.zeros_like(gram)
 
-    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+    def pullback(self, layer: int, cotangent: Matrices) -> Matrices:
         return torch.zeros_like(cotangent)
 
 
@@ -53,17 +53,17 @@ class MixedLayers:
     def layers(self) -> int:
         return self.one.layers
 
-    def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
+    def _mixed(self, layer: int, value: Callable[[LayerMaps], Matrices]) -> Matrices:
         share = self.shares[layer]
         if share in (0.0, 1.0):
-            return (self.other if share else self.one).update(layer, gram)
-        return torch.lerp(self.one.update(layer, gram), self.other.update(layer, gram), share)
+            return value(self.other if share else self.one)
+        return torch.lerp(value(self.one), value(self.other), share)
 
-    def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        share = self.shares[layer]
-        if share in (0.0, 1.0):
-            return (self.other if share else self.one).pullback(layer, cotangent)
-        return torch.lerp(self.one.pullback(layer, cotangent), self.other.pullback(layer, cotangent), share)
+    def update(self, layer: int, gram: Matrices) -> Matrices:
+        return self._mixed(layer, lambda layers: layers.update(layer, gram))
+
+    def pullback(self, layer: int, cotangent: Matrices) -> Matrices:
+        return self._mixed(layer, lambda layers: layers.pullback(layer, cotangent))
 
 
 def swapped(network: LayerMaps, other: LayerMaps, layer: int) -> MixedLayers:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.sparse.csgraph import connected_components
@@ -37,16 +36,13 @@ from interp.models.specification import ModelSpec
 
 __all__ = [
     "MachineMap",
-    "Machines",
     "Sketch",
     "SketchMap",
     "find_machines",
     "find_sketch",
-    "label_weights",
     "machine_maps",
     "nearest_projector",
     "sketch_maps",
-    "written_weights",
 ]
 
 GAP = 3.0  # least ratio of successive singular values that makes a rank
@@ -69,31 +65,14 @@ class Sketch:
     @property
     def exact(self) -> bool:
         """Whether no layer reads all of x, but for rounding."""
-        return all(
-            rank < len(spectrum) and spectrum[rank] < SAME
-            for rank, spectrum in zip(self.ranks, self.spectra, strict=True)
-        )
+        pairs = zip(self.ranks, self.spectra, strict=True)
+        return all(rank < len(spectrum) and spectrum[rank] < SAME for rank, spectrum in pairs)
 
     @property
     def numbers(self) -> int:
         """How many numbers say what the subspaces are: r (n - r) each."""
         apart = [w for r, w in zip(self.reads, self.writes, strict=True) if w is not r]
         return sum(round(float(p.trace()) * (len(p) - float(p.trace()))) for p in (*self.reads, *apart))
-
-
-@dataclass(frozen=True)
-class Machines:
-    """The inputs that each machine holds, by position in x."""
-
-    blocks: tuple[tuple[int, ...], ...]
-
-    def mask(self, n: int) -> Float[Tensor, "n n"]:
-        """1 for two inputs of one machine."""
-        out = torch.zeros(n, n, dtype=torch.float64)
-        for block in self.blocks:
-            index = torch.tensor(block)
-            out[index[:, None], index[None, :]] = 1.0
-        return out
 
 
 def label_weights(layers: HeadLayers, layer: int, spec: ModelSpec) -> Float[Tensor, "n n"]:
@@ -121,7 +100,7 @@ def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
         vectors = torch.linalg.eigh(M @ M.mT + M.mT @ M).eigenvectors[:, n - rank :]
         read = vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype)
         reads.append(read)
-        writes.append(_written_projector(written_weights(layers, layer, spec, read), read))
+        writes.append(_written_projector(_written_weights(layers, layer, spec, read), read))
         ranks.append(rank)
         spectra.append(tuple(relative.tolist()))
     if all(rank == reads[0].shape[0] for rank in ranks):
@@ -139,7 +118,7 @@ def _written_projector(W: Float[Tensor, "n n"], read: Float[Tensor, "n n"]) -> F
     return read if within and explains[1] < (1.0 + HARDLY) * explains[0] else nearest
 
 
-def written_weights(
+def _written_weights(
     layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]
 ) -> Float[Tensor, "n n"]:
     """omega_xx Pi', from the weights of a layer that reads x through the projector ``read``."""
@@ -149,9 +128,14 @@ def written_weights(
 
 def _weights_at(layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     """N[a, b] = sum_ce K[a, b, c, e] read[e, c] over x, with K symmetrised over (b, c)."""
-    inputs, _ = label_indices(spec)
-    P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
+    P, Q = _of_inputs(layers, layer, spec)
     return 0.5 * (torch.einsum("hab,hec,ec->ab", P, Q, read) + (P @ read @ Q).sum(0))
+
+
+def _of_inputs(layers: HeadLayers, layer: int, spec: ModelSpec) -> tuple[Tensor, Tensor]:
+    """P and Q of all heads from x to x."""
+    inputs, _ = label_indices(spec)
+    return layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
 
 
 def nearest_projector(W: Float[Tensor, "n n"]) -> Float[Tensor, "n n"] | None:
@@ -167,32 +151,31 @@ def nearest_projector(W: Float[Tensor, "n n"]) -> Float[Tensor, "n n"] | None:
     return kept @ kept.mT
 
 
-def _input_weights(layers: HeadLayers, layer: int, inputs: list[int]) -> Float[Tensor, "n n"]:
+def _input_weights(layers: HeadLayers, layer: int, spec: ModelSpec) -> Float[Tensor, "n n"]:
     """W[a, e]: the weight of G[a, e] in T[a, e]."""
-    P, Q = layers.P[layer][:, inputs][:, :, inputs], layers.Q[layer][:, inputs][:, :, inputs]
-    own = torch.einsum("ha,he->ae", P.diagonal(dim1=-2, dim2=-1), Q.diagonal(dim1=-2, dim2=-1))
-    return own + torch.where(torch.eye(len(inputs), dtype=torch.bool), 0.0, torch.einsum("hae,hea->ae", P, Q))
+    P, Q = _of_inputs(layers, layer, spec)
+    turned = torch.einsum("hae,hea->ae", P, Q)
+    return torch.einsum("haa,hee->ae", P, Q) + turned - turned.diagonal().diag()
 
 
-def find_machines(layers: HeadLayers, spec: ModelSpec) -> Machines | str:
-    """The machines, or why there are none. The last layer's x is never read, so it does not count."""
-    inputs, _ = label_indices(spec)
+def find_machines(layers: HeadLayers, spec: ModelSpec) -> Float[Tensor, "n n"] | str:
+    """1 for two inputs, by position in x, of one machine and 0 for others, or why there are no machines. The last
+    layer's x is never read, so it does not count."""
     if layers.layers < 2:
         return "a single layer changes no x that is read"
-    rows = [_input_weights(layers, layer, inputs) for layer in range(layers.layers - 1)]
-    sizes = [float(W.abs().max()) for W in rows]
-    if not max(sizes) > 0:
+    rows = torch.stack([_input_weights(layers, layer, spec) for layer in range(layers.layers - 1)])
+    sizes = rows.abs().amax((1, 2))
+    if not float(sizes.max()) > 0:
         return "no layer changes x"
-    W = torch.stack([row / size for row, size in zip(rows, sizes, strict=True) if size > 0]).mean(0).abs()
-    linked = (W / W.max() >= LINK).numpy()
-    count, part = connected_components(np.asarray(linked | linked.T), directed=False)
+    W = (rows[sizes > 0] / sizes[sizes > 0, None, None]).mean(0).abs()
+    linked = W / W.max() >= LINK
+    count, part = connected_components((linked | linked.T).numpy(), directed=False)
     if count == 1:
         return "all inputs are mixed with each other"
-    blocks = tuple(tuple(int(i) for i in np.flatnonzero(part == k)) for k in range(count))
-    mask = Machines(blocks).mask(len(inputs)) > 0
-    if not float(W[~mask].mean()) <= SEPARATE * float(W[mask].mean()):
+    within = torch.from_numpy(part[:, None] == part)
+    if not float(W[~within].mean()) <= SEPARATE * float(W[within].mean()):
         return "the inputs fall into no separate blocks"
-    return Machines(tuple(sorted(blocks)))
+    return within.double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,26 +185,9 @@ class SketchMap(BlockMap):
     read: Float[Tensor, "n n"]
     written: Float[Tensor, "n n"]
 
-    def _between(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
+    def within(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
         out = block @ self.read
         return self.written @ out if self.row == self.column else out
-
-    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
-        block = (slice(None), self.row.indices, self.column.indices)
-        total[block].add_(self._between(gram[block]), alpha=weight)
-
-    def contract(
-        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, " prompt"]:
-        block = (slice(None), self.row.indices, self.column.indices)
-        return (cotangent[block] * self._between(gram[block])).sum((-1, -2))
-
-    def add_pullback(
-        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
-    ) -> None:
-        block = self._between(cotangent[:, self.row.indices, self.column.indices])
-        total[:, self.row.indices, self.column.indices].add_(block, alpha=0.5 * weight)
-        total[:, self.column.indices, self.row.indices].add_(block.mT, alpha=0.5 * weight)
 
     def by_weights(self, layers: HeadLayers, layer: int, spec: ModelSpec) -> float:
         """The coefficient by orthogonal projection of K on this map."""
@@ -238,21 +204,8 @@ class MachineMap(BlockMap):
 
     mask: Float[Tensor, "n n"]
 
-    def add_update(self, total: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"], weight: float) -> None:
-        block = (slice(None), self.row.indices, self.column.indices)
-        total[block].add_(self.mask * gram[block], alpha=weight)
-
-    def contract(
-        self, cotangent: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, " prompt"]:
-        block = (slice(None), self.row.indices, self.column.indices)
-        return (self.mask * cotangent[block] * gram[block]).sum((-1, -2))
-
-    def add_pullback(
-        self, total: Float[Tensor, "prompt D D"], cotangent: Float[Tensor, "prompt D D"], weight: float
-    ) -> None:
-        block = self.mask * cotangent[:, self.row.indices, self.column.indices]
-        total[:, self.row.indices, self.column.indices].add_(0.5 * (block + block.mT), alpha=weight)
+    def within(self, block: Float[Tensor, "prompt row column"]) -> Float[Tensor, "prompt row column"]:
+        return self.mask * block
 
     def entries(self) -> Tensor:
         a, e = torch.nonzero(self.mask, as_tuple=True)
@@ -260,7 +213,7 @@ class MachineMap(BlockMap):
         return torch.stack([a, a, e, e], -1)
 
 
-def sketch_maps(spec: ModelSpec, sketch: Sketch) -> tuple[tuple[BlockMap, ...], ...]:
+def sketch_maps(spec: ModelSpec, sketch: Sketch) -> tuple[tuple[SketchMap, ...], ...]:
     """xx and yx, for every layer."""
     xx, _, yx, _ = omega_maps(spec)
     return tuple(
@@ -269,7 +222,7 @@ def sketch_maps(spec: ModelSpec, sketch: Sketch) -> tuple[tuple[BlockMap, ...], 
     )
 
 
-def machine_maps(spec: ModelSpec, machines: Machines) -> tuple[BlockMap, ...]:
+def machine_maps(spec: ModelSpec, mask: Float[Tensor, "n n"]) -> tuple[BlockMap, ...]:
     """xx and yx, the same for all layers."""
     xx, _, yx, _ = omega_maps(spec)
-    return MachineMap(xx.name, xx.row, xx.column, machines.mask(xx.row.size)), yx
+    return MachineMap(xx.name, xx.row, xx.column, mask), yx

@@ -23,7 +23,7 @@ from interp.models.gram import GramTrajectory
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["ImplicitState", "cumulative_maps", "implicit_states", "partition", "prediction", "prefix_maps", "unclipped"]
+__all__ = ["ImplicitState", "implicit_states", "partition", "prediction", "prefix_maps", "unclipped"]
 
 
 @dataclass(frozen=True, eq=False)

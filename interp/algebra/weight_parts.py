@@ -6,18 +6,19 @@ whose keys have the Gram matrix G.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from interp.algebra.alignment import tensor_product_norms
 from interp.algebra.basis import BasisMap, TraceMap, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
 from interp.models.errors import LayoutError
-from interp.models.specification import ModelSpec
+from interp.models.specification import Channel, ModelSpec
 from interp.results.weight_maps import MapCoefficient
 
 __all__ = [
@@ -32,16 +33,19 @@ __all__ = [
 MOST_COEFFICIENTS = 256
 
 
+def _square_blocks(spec: ModelSpec) -> Iterator[tuple[int, Channel, int, Channel]]:
+    """The channel-to-channel blocks that are square."""
+    pairs = product(enumerate(spec.channels), repeat=2)
+    return ((r, row, c, column) for (r, row), (c, column) in pairs if row.size == column.size)
+
+
 def identity_multiples(
     matrix: Float[np.ndarray, "layer head D D"], spec: ModelSpec
 ) -> Float[np.ndarray, "layer head C C"]:
     """trace(block) / size of every channel-to-channel block; NaN for blocks that are not square."""
     out = np.full((*matrix.shape[:2], len(spec.channels), len(spec.channels)), np.nan)
-    for r, row in enumerate(spec.channels):
-        for c, column in enumerate(spec.channels):
-            if row.size == column.size:
-                block = matrix[:, :, row.indices, column.indices]
-                out[:, :, r, c] = np.trace(block, axis1=2, axis2=3) / row.size
+    for r, row, c, column in _square_blocks(spec):
+        out[:, :, r, c] = np.trace(matrix[:, :, row.indices, column.indices], axis1=2, axis2=3) / row.size
     return out
 
 
@@ -50,25 +54,10 @@ def block_scalar_part(
 ) -> Float[np.ndarray, "layer head D D"]:
     """The nearest matrix whose channel-to-channel blocks are multiples of the identity."""
     out = np.zeros((*scalars.shape[:2], spec.width, spec.width))
-    for r, row in enumerate(spec.channels):
-        for c, column in enumerate(spec.channels):
-            if row.size == column.size:
-                steps = np.arange(row.size)
-                out[:, :, row.start + steps, column.start + steps] = scalars[:, :, r, c, None]
+    for r, row, c, column in _square_blocks(spec):
+        steps = np.arange(row.size)
+        out[:, :, row.start + steps, column.start + steps] = scalars[:, :, r, c, None]
     return out
-
-
-def _copy_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]) -> Float[np.ndarray, "D D"]:
-    """d T[a, e] / d G[a, e], G symmetric: sum_h P[a, a] Q[e, e], and off the diagonal also P[a, e] Q[e, a]."""
-    straight = np.einsum("haa,hee->ae", P, Q)
-    turned = np.einsum("hae,hea->ae", P, Q)
-    np.fill_diagonal(turned, 0.0)
-    return straight + turned
-
-
-def _trace_map(P: Float[np.ndarray, "head D D"], Q: Float[np.ndarray, "head D D"]) -> Float[np.ndarray, "D D"]:
-    """d T[a, a] / d G[b, b] = sum_h P[a, b] Q[a, b]."""
-    return np.einsum("hab,hab->ab", P, Q)
 
 
 def singular_values(
@@ -101,29 +90,25 @@ def layer_basis(spec: ModelSpec) -> LayerBasis:
     try:
         maps: tuple[BasisMap, ...] = (*omega_maps(spec), *trace_maps(spec))
     except LayoutError:
-        pairs = [(r, c) for r, a in enumerate(channels) for c, b in enumerate(channels) if a.size == b.size]
+        pairs = [(r, c) for r, _, c, _ in _square_blocks(spec)]
         if len(pairs) ** 2 > MOST_COEFFICIENTS:
             pairs = [(r, c) for r, c in pairs if r == c]
         every = [(r, b, e, c) for r, b in pairs for e, c in pairs][:MOST_COEFFICIENTS]
         coefficients = tuple(
             MapCoefficient(
                 name="omega_{}<-{},{}.{}".format(*(channels[k].name for k in (r, e, b, c))),
-                row=r,
-                key_row=b,
-                key_column=c,
-                column=e,
+                row=r, key_row=b, key_column=c, column=e,
             )
             for r, b, e, c in every
-        )
+        )  # fmt: skip
         return LayerBasis(spec=spec, coefficients=coefficients, maps=None)
     label = [c.name for c in channels].index(spec.readout.channel)
     index = {"x": 1 - label, "y": label}
     named = []
     for basis in maps:
-        trace = isinstance(basis, TraceMap)
-        row, column = index[basis.name[0]], index[basis.name[-1]]
-        prefix, key_row, to = ("tau", column, row) if trace else ("omega", row, column)
-        name = f"{prefix}_{basis.name}"
+        row, column, trace = index[basis.name[0]], index[basis.name[-1]], isinstance(basis, TraceMap)
+        key_row, to = (column, row) if trace else (row, column)
+        name = f"{'tau' if trace else 'omega'}_{basis.name}"
         named.append(MapCoefficient(name=name, row=row, key_row=key_row, key_column=column, column=to, trace=trace))
     return LayerBasis(spec=spec, coefficients=tuple(named), maps=maps)
 
@@ -140,8 +125,10 @@ def gauge_free_parts(
     """Layer by layer the maps "copy" and "trace", and "left", the size of what the coefficients do not hold in every
     (a, e); the coefficients; and the shares of ||K||^2. NaN where a weight is not finite."""
     layers, D = P.shape[0], basis.spec.width
-    copy = np.stack([_copy_map(*pair) for pair in zip(P, Q, strict=True)])
-    trace = np.stack([_trace_map(*pair) for pair in zip(P, Q, strict=True)])
+    # copy is d T[a, e] / d G[a, e], G symmetric: sum_h P[a, a] Q[e, e], and off the diagonal also P[a, e] Q[e, a].
+    turned = np.where(np.eye(D, dtype=bool), 0.0, np.einsum("lhae,lhea->lae", P, Q))
+    copy = np.einsum("lhaa,lhee->lae", P, Q) + turned
+    trace = np.einsum("lhab,lhab->lab", P, Q)  # d T[a, a] / d G[b, b]
     left = np.full((layers, D, D), np.nan)
     coefficients, shares = np.full((layers, len(basis.coefficients)), np.nan), np.full((layers, 3), np.nan)
     for layer in np.flatnonzero(np.isfinite(copy).all((1, 2)) & np.isfinite(trace).all((1, 2))):
@@ -173,8 +160,16 @@ def _projected(
     rounding = 1e-13 * energy.max(initial=0.0)  # of the sums: what remains where nothing is left
     tensors = torch.from_numpy(P), torch.from_numpy(Q)
     whole, omegas = project(*tensors, maps, live, layer), project(*tensors, maps[:4], live, layer)
-    values = whole.coefficients.numpy()
-    (a, b, c, e), projected = _entries(maps, values, P.shape[-1])
+    values, D = whole.coefficients.numpy(), P.shape[-1]
+    # The non-zero entries of the symmetrised sum of basis tensors.
+    flat, weights = [], []
+    for basis, value in zip(maps, np.nan_to_num(values), strict=True):
+        a, b, c, e = basis.entries().numpy().T
+        flat += [((a * D + b) * D + c) * D + e, ((a * D + c) * D + b) * D + e]
+        weights.append(np.full(2 * len(a), 0.5 * value))
+    unique, where = np.unique(np.concatenate(flat), return_inverse=True)
+    projected = np.bincount(where, np.concatenate(weights))
+    a, b, c, e = np.unravel_index(unique, (D, D, D, D))
     K = 0.5 * ((P[:, a, b] * Q[:, e, c]).sum(0) + (P[:, a, c] * Q[:, e, b]).sum(0))
     np.add.at(energy, (a, e), (K - projected) ** 2 - K**2)
     energy[energy < rounding] = 0.0
@@ -183,17 +178,3 @@ def _projected(
     block = min(omegas.explained / whole.energy, 1.0)
     both = min(max(whole.explained / whole.energy, block), 1.0)
     return values, energy, np.array([block, both - block, 1.0 - both])
-
-
-def _entries(
-    maps: tuple[BasisMap, ...], values: Float[np.ndarray, " map"], D: int
-) -> tuple[tuple[Int[np.ndarray, " entry"], ...], Float[np.ndarray, " entry"]]:
-    """The non-zero entries of the symmetrised sum of basis tensors: their indices (a, b, c, e), and values."""
-    flat, weights = [], []
-    for basis, value in zip(maps, np.nan_to_num(values), strict=True):
-        a, b, c, e = basis.entries().numpy().T
-        for left, right in ((b, c), (c, b)):
-            flat.append(((a * D + left) * D + right) * D + e)
-            weights.append(np.full(len(a), 0.5 * value))
-    unique, where = np.unique(np.concatenate(flat), return_inverse=True)
-    return np.unravel_index(unique, (D, D, D, D)), np.bincount(where.ravel(), np.concatenate(weights))

@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from interp.evidence.question import with_error
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearTask
 from interp.models.training.objective import adjusted_losses, descend, linearise, loss
@@ -152,23 +153,20 @@ def omega_effects(
     effects = []
     for names, layer in cuts:
         cut = family.without(names, layer)
-        zeroed = excess(cut, table)
         after = excess(cut, refitted(full, cut)) if (names, layer) in refits else None
         effects.append(
             OmegaEffect(
-                **_paired("zeroed", zeroed, before),
+                **_paired("zeroed", excess(cut, table), before),
                 **_paired("refitted", after, before),
                 **_paired("worth", after, best),
                 coefficient="+".join(names),
                 layer=layer,
             )
         )
-    unabridged, error = mean_with_error(before)
     return OmegaEffects(
         family=name,
         prompts=score.count,
-        excess=unabridged,
-        excess_stderr=error,
+        **with_error("excess", mean_with_error(before), "excess_stderr"),
         **_paired("refitted", best, before),
         effects=tuple(effects),
         note=note,
@@ -203,5 +201,5 @@ def _cuts(kept: Bool[Tensor, "layer 4"]) -> Iterator[Cut]:
 
 
 def _paired(name: str, after: Tensor | None, before: Tensor | None) -> dict[str, float | None]:
-    mean, error = (None, None) if after is None or before is None else mean_with_error(after - before)
-    return {name: mean, f"{name}_stderr": error}
+    gain = (None, None) if after is None or before is None else mean_with_error(after - before)
+    return with_error(name, gain, f"{name}_stderr")

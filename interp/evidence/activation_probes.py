@@ -41,6 +41,6 @@ def interventions(choice: Choice, run: Run) -> Answer | Skipped | None:
     run.progress("intervening")
     moved, erasures, notes = intervene(
         run.model, run.task, erased, range(run.model.layers + 1), (None,), min(run.prompts, PROBE_PROMPTS),
-        run.seeds.probes, OPERATIONS,
+        run.seeds.probes, budget=OPERATIONS,
     )  # fmt: skip
     return Answer(fields={"transplants": moved, "erasures": erasures}, notes=notes)

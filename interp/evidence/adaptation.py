@@ -31,6 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.unrolling import ImplicitState, implicit_states, label_indices
+from interp.evidence.question import with_error
 from interp.models.gram import GramTrajectory, LayerMaps
 from interp.models.specification import ModelSpec
 from interp.results import Adaptation, AdaptationBin
@@ -76,8 +77,9 @@ def label_shrinkage(
             if mean is not None:
                 x, value, own = (float(values[inside].mean()) for values in (energy, predicted, local))
                 bins.append(AdaptationBin(x=x, predicted=value, by_weights=own, observed=mean, stderr=error))
-        scores = (share_explained(observed, values, seed=seed) for values in (predicted, local))
-        out.append(_adaptation(layer, bins, *scores))
+        r2, r2_by_weights = (share_explained(observed, values, seed=seed) for values in (predicted, local))
+        scores = with_error("r2", r2) | with_error("r2_by_weights", r2_by_weights)
+        out.append(Adaptation(layer=layer, bins=tuple(bins), **scores))
     return tuple(out)
 
 
@@ -120,34 +122,13 @@ def effective_steps(
             inside = index == k
             (step, error), (value, _), (own, _) = (part.over(inside) for part in (observed, predicted, local))
             if step is not None and value is not None and own is not None:
-                bins.append(
-                    AdaptationBin(
-                        x=float(rho[inside].mean()),
-                        predicted=value,
-                        by_weights=own,
-                        observed=step,
-                        stderr=error,
-                        without=None if bare is None else bare.over(inside)[0],
-                    )
-                )
-        out.append(_adaptation(layer, bins, *(observed.explained_by(other, seed) for other in (predicted, local))))
+                x, other = float(rho[inside].mean()), None if bare is None else bare.over(inside)[0]
+                made = AdaptationBin(x=x, predicted=value, by_weights=own, observed=step, stderr=error, without=other)
+                bins.append(made)
+        r2, r2_by_weights = (observed.explained_by(other, seed) for other in (predicted, local))
+        scores = with_error("r2", r2) | with_error("r2_by_weights", r2_by_weights)
+        out.append(Adaptation(layer=layer, bins=tuple(bins), **scores))
     return tuple(out)
-
-
-def _adaptation(
-    layer: int,
-    bins: Sequence[AdaptationBin],
-    recovered: tuple[float | None, Interval],
-    by_weights: tuple[float | None, Interval],
-) -> Adaptation:
-    return Adaptation(
-        layer=layer,
-        r2=recovered[0],
-        r2_ci=recovered[1],
-        r2_by_weights=by_weights[0],
-        r2_by_weights_ci=by_weights[1],
-        bins=tuple(bins),
-    )
 
 
 @dataclass(frozen=True, eq=False)

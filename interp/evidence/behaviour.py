@@ -24,8 +24,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.unrolling import implicit_states
-from interp.evidence.interventions import finite_prompts
-from interp.evidence.question import Answer, question
+from interp.evidence.interventions import finite_prompts, operations
+from interp.evidence.question import Answer, question, with_error
 from interp.identify.choose import Choice
 from interp.identify.losses import solves_task
 from interp.identify.run import Run
@@ -34,9 +34,10 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.skipped import Skipped
 from interp.models.tasks import LinearExamples, LinearTask, Task
 from interp.models.transformer import LinearTransformer
+from interp.probes.tokens import layer_tokens
 from interp.probes.within import fit_tokens
 from interp.results import Behaviour, Match, Shift, Solver
-from interp.solvers import RegressionStatistics
+from interp.solvers.statistics import RegressionStatistics
 from interp.solvers.trajectories import Trajectory, tuned_trajectories
 from interp.stats.bootstrap import Interval, bootstrap, ratio, resampled_sums
 
@@ -69,10 +70,7 @@ def implicit_weights(model: LinearTransformer, prompts: LinearExamples) -> Impli
         grams = prompts.grams(model.spec)
         states = implicit_states(forward(head_layers(model, prompts.context), grams.gram, grams.query), model.spec)
         return ImplicitWeights("unrolling", tuple(sign * s.w[:, 0] for s in states), (1.0,) * len(states))
-    names = ["blocks.0.hook_resid_pre", *(f"blocks.{layer}.hook_resid_post" for layer in range(model.layers))]
-    _, cache = HookedLinearTransformer(model).run_with_cache(*prompts.inputs(model.spec), names_filter=names)
-    tokens = [cache[name] for name in names]
-    fitted = fit_tokens(tokens, model.spec)
+    fitted = fit_tokens(layer_tokens(model, prompts), model.spec)
     return ImplicitWeights("tokens", tuple(sign * fit.w[:, 0] for fit in fitted), tuple(fit.r2 for fit in fitted))
 
 
@@ -101,33 +99,27 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
     tuned, chosen, scored = (_drawn(model, task, count, s) for s in seeds[:3])
     if min(sample.count for sample in (tuned, chosen, scored)) < count // 2:
         return Skipped("most prompts diverge")
-    network, known = implicit_weights(model, scored), _statistics(scored)
+    network, known, few = implicit_weights(model, scored), _statistics(scored), scored[:SENSED]
     energy = float(network.w[-1].square().sum())
     if not energy > 0 or not math.isfinite(energy):
         return Skipped("the network's implicit weights are 0, or not finite")
-    tuning = task.tuning(tuned, implicit_weights(model, tuned).w[-1])
-    solvers = tuned_trajectories(tuning, model.layers)
-    choosing, earlier = _statistics(chosen), implicit_weights(model, chosen).w
+    solvers = tuned_trajectories(task.tuning(tuned, implicit_weights(model, tuned).w[-1]), model.layers)
+    earlier, layers = implicit_weights(model, chosen).w, range(1, model.layers + 1)
     matches: list[Match] = []
-    last: dict[str, Match] = {}
     for solver in solvers:
-        own, other = solver.iterates(choosing), solver.iterates(known)
-        for layer in range(1, model.layers + 1):
-            entry = _match(solver, layer, (earlier, own), (network.w, other), scored.w, seeds[3])
-            if entry is not None:
-                matches.append(entry)
-                last[solver.name] = entry
-    kept = {
-        solver.name: solver for solver in solvers if solver.name in last and last[solver.name].layer == model.layers
-    }
+        choosing, scoring = (earlier, solver.iterates(_statistics(chosen))), (network.w, solver.iterates(known))
+        entries = (_match(solver, layer, choosing, scoring, scored.w, seeds[3]) for layer in layers)
+        matches += [entry for entry in entries if entry is not None]
+    last = {entry.solver: entry for entry in matches if entry.layer == model.layers}
+    kept = {solver.name: solver for solver in solvers if solver.name in last}
     closest, alike = _closest([last[name] for name in kept])
     iterates = {name: solver.marks.index(last[name].best) for name, solver in kept.items()}
-    gradient = _sensitivity(model, scored[:SENSED])
+    gradient = _sensitivity(model, few)
     return Behaviour(
         weights=network.found_by,
         linearity_r2=network.linearity_r2,
         solvers=tuple(
-            _solver(solver, gradient, solver.iterates(_statistics(scored[:SENSED]))[iterates[name]], seeds[3])
+            _solver(solver, gradient, solver.iterates(_statistics(few))[iterates[name]], seeds[3])
             for name, solver in kept.items()
         ),
         matches=tuple(matches),
@@ -143,11 +135,9 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
 
 def _affordable(model: LinearTransformer, context: int) -> int:
     """Prompts that fit in time and memory."""
-    width, heads, tokens = model.spec.width, model.heads, context + 1
-    if model.spec.clip is None:
-        return int(OPERATIONS / (4.0 * model.layers * (heads + 2) * width**3))
-    each = 4.0 * model.layers * heads * (tokens * width**2 + tokens**2 * width)
-    return min(int(OPERATIONS / each), int(NUMBERS / (heads * tokens**2)))
+    maps = model.spec.clip is None
+    count = int(OPERATIONS / operations(model, context, maps))
+    return count if maps else min(count, int(NUMBERS / (model.heads * (context + 1) ** 2)))
 
 
 def _drawn(model: LinearTransformer, task: Task, count: int, seed: int) -> LinearExamples:
@@ -182,21 +172,17 @@ def _match(
     best = int(errors.clamp_max(1e300).sum(0).argmin())
     marks = torch.tensor(solver.marks, dtype=torch.float64)
     low, high = marks[draws.argmin(1)].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    distance, distance_ci = ratio(_errors(w, other[best : best + 1])[:, 0], size, seed)
     budget = None
     if solver.unit == "steps" and layer < len(marks):
         budget, _ = ratio(_errors(w, other[layer : layer + 1])[:, 0], size, seed)
-    similarity, similarity_ci = _similarity(w - truth, other[best] - truth, seed)
     return Match(
         layer=layer,
         solver=solver.name,
         best=solver.marks[best],
         best_ci=(low, high),
-        distance=distance,
-        distance_ci=distance_ci,
+        **with_error("distance", ratio(_errors(w, other[best : best + 1])[:, 0], size, seed)),
         at_budget=budget,
-        similarity=similarity,
-        similarity_ci=similarity_ci,
+        **with_error("similarity", _similarity(w - truth, other[best] - truth, seed)),
     )
 
 
@@ -247,11 +233,13 @@ def _predicted(model: LinearTransformer, prompts: LinearExamples) -> Float[Tenso
 def _solver(
     solver: Trajectory, gradient: Float[Tensor, "prompt dim"], w: Float[Tensor, "prompt dim"], seed: int
 ) -> Solver:
-    distance, interval = ratio((gradient - w).square().sum(-1), gradient.square().sum(-1), seed)
     return Solver(
-        name=solver.name, label=solver.label, unit=solver.unit, parameters=dict(solver.parameters),
-        sensitivity=distance, sensitivity_ci=interval,
-    )  # fmt: skip
+        name=solver.name,
+        label=solver.label,
+        unit=solver.unit,
+        parameters=dict(solver.parameters),
+        **with_error("sensitivity", ratio((gradient - w).square().sum(-1), gradient.square().sum(-1), seed)),
+    )
 
 
 def _shifts(
@@ -269,30 +257,25 @@ def _shifts(
             continue
         fits = min(count, _affordable(model, other.context))
         drawn = _drawn(model, other, max(fits, 1), seed + 1 + number) if fits >= FEWEST else None
-        if drawn is None or drawn.count < FEWEST // 2:
-            reason = "skipped, because prompts are too long" if drawn is None else "skipped, because most diverge"
-            nothing = dict.fromkeys(solvers)
-            empty = {solver: (None, None) for solver in solvers}
-            out.append(
-                Shift(name=name, label=label, disagreement=nothing, disagreement_ci=empty, prompts=0, reason=reason)
-            )
-            continue
-        known, predicted = _statistics(drawn), _predicted(model, drawn)
-        found = {
-            solver: ratio(
-                (predicted - (trajectory.iterates(known)[iterates[solver]] * drawn.x_query).sum(-1)).square(),
-                predicted.square(),
-                seed,
-            )
-            for solver, trajectory in solvers.items()
-        }
+        found: dict[str, tuple[float | None, Interval]] = dict.fromkeys(solvers, (None, (None, None)))
+        count_of, reason = 0, None
+        if drawn is None:
+            reason = "skipped, because prompts are too long"
+        elif drawn.count < FEWEST // 2:
+            reason = "skipped, because most diverge"
+        else:
+            count_of, predicted = drawn.count, _predicted(model, drawn)
+            for solver, trajectory in solvers.items():
+                w = trajectory.iterates(_statistics(drawn))[iterates[solver]]
+                found[solver] = ratio((predicted - (w * drawn.x_query).sum(-1)).square(), predicted.square(), seed)
         out.append(
             Shift(
                 name=name,
                 label=label,
                 disagreement={solver: value for solver, (value, _) in found.items()},
                 disagreement_ci={solver: interval for solver, (_, interval) in found.items()},
-                prompts=drawn.count,
+                prompts=count_of,
+                reason=reason,
             )
         )
     return tuple(out)

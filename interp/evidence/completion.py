@@ -13,13 +13,13 @@ from torch import Tensor
 
 from interp.algebra.unrolling import label_indices
 from interp.evidence.extraction import extract
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, question, with_error
 from interp.families.omegas import OmegaFit
 from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.identify.choose import Choice
-from interp.identify.networks import SharedHalf, SharedKeys
+from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
-from interp.models.gram import LayerMaps, forward
+from interp.models.gram import forward
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks import Blocks, BlocksTask
@@ -44,8 +44,7 @@ def completion(choice: Choice, run: Run) -> Answer | Skipped | None:
     inputs, label = label_indices(spec)
     apart: tuple[Agreement, ...] = ()
     if isinstance(best, OmegaFit):
-        layerwise = best.parametrisation.build(best.output.theta)
-        apart = agreement(network.layers, best.layers, layerwise, held_out, spec)
+        apart = agreement(network, best)
     form = chosen if isinstance(chosen, OmegaFit) else None
     found = Completion(
         regime=None if form is None else REGIMES.get(form.family.name),
@@ -60,34 +59,23 @@ def completion(choice: Choice, run: Run) -> Answer | Skipped | None:
     return Answer(fields={"completion": found})
 
 
-def agreement(
-    network: LayerMaps, refitted: LayerMaps, layerwise: LayerMaps, half: SharedHalf, spec: ModelSpec
-) -> tuple[Agreement, ...]:
+def agreement(network: SharedKeys, fit: OmegaFit) -> tuple[Agreement, ...]:
     """The network and the algorithm, by its refit and its output estimates, run side by side on all tokens of the
     held-out prompts."""
-    drawn, prompts = half.drawn, half.prompts
+    drawn, prompts, spec = network.held_out.drawn, network.held_out.prompts, network.model.spec
     context, query = drawn.inputs(spec)
-    tokens = torch.cat([context, query], 1)
-    runs = [forward(layers, prompts.gram, tokens).queries for layers in (network, refitted, layerwise)]
+    tokens, layerwise = torch.cat([context, query], 1), fit.parametrisation.build(fit.output.theta)
+    runs = [forward(layers, prompts.gram, tokens).queries for layers in (network.layers, fit.layers, layerwise)]
     _, label = label_indices(spec)
     out = []
     for layer, (ours, *theirs) in enumerate(zip(*runs, strict=True)):
         compared = label if layer + 1 == len(runs[0]) else slice(None)
         apart = [mean_with_error((ours - other)[..., compared].square().mean((1, 2))) for other in theirs]
-        (difference, stderr), (own, own_stderr) = apart
         read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
-        error, error_stderr = mean_with_error((read - drawn.target).square().mean((1, 2)))
-        out.append(
-            Agreement(
-                layer=layer,
-                difference=difference,
-                difference_stderr=stderr,
-                layerwise=own,
-                layerwise_stderr=own_stderr,
-                error=error,
-                error_stderr=error_stderr,
-            )
-        )
+        error = mean_with_error((read - drawn.target).square().mean((1, 2)))
+        rows = zip(("difference", "layerwise", "error"), (*apart, error), strict=True)
+        figures = [with_error(name, row, f"{name}_stderr") for name, row in rows]
+        out.append(Agreement(layer=layer, **figures[0], **figures[1], **figures[2]))
     return tuple(out)
 
 
@@ -130,8 +118,5 @@ def _machines(chosen: OmegaFit | None, network: SharedKeys, spec: ModelSpec, tok
         total = float(energy.sum())
         cross.append(float(energy[~within].sum()) / total if total > 0 else None)
     shared = all(share is None or share < 0.5 for share in cross)
-    return MachineTraffic(
-        inputs=family.machines,
-        cross=tuple(cross),
-        numbers=tokens * len(label) if shared else None,
-    )
+    numbers = tokens * len(label) if shared else None
+    return MachineTraffic(inputs=family.machines, cross=tuple(cross), numbers=numbers)

@@ -24,33 +24,25 @@ __all__ = ["extract", "extracted"]
 THRESHOLD = 1.5
 
 
-def _sparse(weights: Float[Tensor, "row column"]) -> Float[Tensor, "row column"]:
-    return torch.where(weights.abs() > THRESHOLD * weights.abs().mean(), weights, 0.0)
-
-
 def _levels(values: Float[Tensor, " value"], count: int) -> Float[Tensor, " value"]:
     """``values`` at their best ``count`` (1 or 2) levels."""
-    if len(values) == 0 or count == 1:
-        return values.mean().expand_as(values) if len(values) else values
-    ordered, order = values.sort()
-    best, cut = float("inf"), len(values)
+    if count == 1:
+        return values.mean().expand_as(values)  # nothing, of nothing
+    order = values.argsort()
+    best, out = float("inf"), values
     for k in range(1, len(values) + 1):
-        left, right = ordered[:k], ordered[k:]
-        cost = float((left - left.mean()).square().sum())
-        cost += float((right - right.mean()).square().sum()) if len(right) else 0.0
-        if cost < best - 1e-15 * float(ordered.square().sum()):
-            best, cut = cost, k
-    out = torch.empty_like(values)
-    out[order[:cut]] = ordered[:cut].mean()
-    if cut < len(values):
-        out[order[cut:]] = ordered[cut:].mean()
+        levels = torch.empty_like(values)
+        for part in filter(len, (order[:k], order[k:])):
+            levels[part] = values[part].mean()
+        cost = float((values - levels).square().sum())
+        if cost < best - 1e-15 * float(values.square().sum()):
+            best, out = cost, levels
     return out
 
 
 def _clustered(weights: Float[Tensor, "row column"], count: int) -> Float[Tensor, "row column"]:
-    sparse = _sparse(weights)
-    out = torch.zeros_like(weights)
-    out[sparse != 0] = _levels(sparse[sparse != 0], count)
+    kept, out = weights.abs() > THRESHOLD * weights.abs().mean(), torch.zeros_like(weights)
+    out[kept] = _levels(weights[kept], count)
     return out
 
 

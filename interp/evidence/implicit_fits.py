@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from interp.evidence.question import with_error
 from interp.models.tasks import Prompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.responses import prefix_responses, queries
@@ -28,25 +29,20 @@ def implicit_fits(
     each = (drawn.context + 1) * model.spec.width * (model.layers + 1)
     drawn = drawn[: max(1, min(PROMPTS, NUMBERS // each))]
     tokens = layer_tokens(model, drawn)
-    row = partial(ImplicitFit, prompts=drawn.count)
     if model.spec.attention.keys != "causal":
-        return tuple(
-            row(
-                layer=fit.layer, position=None, rows="tokens", linearity_r2=fit.r2, linearity_r2_ci=fit.r2_ci,
-                reason=None if fit.r2 is not None else FREE,
-            )
-            for fit in fit_tokens(tokens, model.spec)
-            if fit.layer in layers
-        )  # fmt: skip
-    x = queries(tokens[0][:, : drawn.context], model.spec)
-    out = []
-    for position in positions:
-        for fit in prefix_responses(model, tokens, x, drawn.context if position is None else position):
-            r2, r2_ci = fit.r2
-            out.append(
-                row(
-                    layer=fit.layer, position=position, rows="queries", linearity_r2=r2, linearity_r2_ci=r2_ci,
-                    reason=None if r2 is not None else SILENT,
-                )
-            )  # fmt: skip
-    return tuple(fit for fit in out if fit.layer in layers)
+        rows, why = "tokens", FREE
+        found = [(fit.layer, None, (fit.r2, fit.r2_ci)) for fit in fit_tokens(tokens, model.spec)]
+    else:
+        rows, why = "queries", SILENT
+        x = queries(tokens[0][:, : drawn.context], model.spec)
+        found = [
+            (fit.layer, position, fit.r2)
+            for position in positions
+            for fit in prefix_responses(model, tokens, x, drawn.context if position is None else position)
+        ]
+    row = partial(ImplicitFit, rows=rows, prompts=drawn.count)
+    return tuple(
+        row(layer=layer, position=position, reason=why if r2[0] is None else None, **with_error("linearity_r2", r2))
+        for layer, position, r2 in found
+        if layer in layers
+    )

@@ -58,10 +58,8 @@ def implicit_models(
     out = []
     for layer, state in enumerate(implicit_states(trajectory, spec)):
         w = -spec.readout.sign * state.w.mT
-        ratios = {
-            name: ratio_with_error((w - b).square().sum((1, 2)), b.square().sum((1, 2)))
-            for name, b in references.items()
-        }
+        sizes = {name: ((w - b).square().sum((1, 2)), b.square().sum((1, 2))) for name, b in references.items()}
+        ratios = {name: ratio_with_error(*pair) for name, pair in sizes.items()}
         a = state.a.diagonal(dim1=-2, dim2=-1)
         out.append(
             ImplicitModel(

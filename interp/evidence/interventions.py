@@ -19,7 +19,7 @@ from interp.probes.interventions import Erasure, Transplant
 from interp.probes.tokens import token_hooks
 from interp.probes.transplant import transplants
 
-__all__ = ["finite_prompts", "intervene"]
+__all__ = ["finite_prompts", "intervene", "operations"]
 
 PROMPTS, FEWEST = 512, 64  # that interventions are scored on: as many as OPERATIONS allow
 FITTED = 2048  # prompts that erasers are fitted to
@@ -35,9 +35,9 @@ def intervene(
     positions: Sequence[int | None],
     prompts: int,
     seed: int,
-    operations: float = OPERATIONS,
+    budget: float = OPERATIONS,
 ) -> tuple[tuple[Transplant, ...], tuple[Erasure, ...], tuple[str, ...]]:
-    """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, as many as about ``operations``
+    """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, as many as about ``budget``
     floating-point operations allow, and notes on what was skipped.
 
     Erasures are of the targets that token probes look for, in the token whose prediction is scored: the query where
@@ -47,7 +47,7 @@ def intervene(
     erasable = [target for target in targets if "token" in target.kinds]
     runs = 2 * max(1, len(erasable)) * (model.layers + 1)
     held = int(NUMBERS / (model.heads * (task.context + 1) ** 2))
-    affordable = min(int(operations / (runs * _operations(model, task))), held)
+    affordable = min(int(budget / (runs * operations(model, task.context))), held)
     if affordable < FEWEST:
         return (), (), ("interventions: skipped, because they would take too long; name fewer targets with --target",)
     train = finite_prompts(model, task.sample(min(FITTED, prompts, held), seeds[0]))
@@ -89,7 +89,9 @@ def finite_prompts(model: LinearTransformer, prompts: Prompts) -> Prompts:
     return prompts[(torch.stack(sizes) < DIVERGED).all(0)]  # False for NaN too
 
 
-def _operations(model: LinearTransformer, task: Task) -> float:
-    """Floating-point operations of one forward pass of one prompt, roughly."""
-    tokens, D = task.context + 1, model.spec.width
+def operations(model: LinearTransformer, context: int, maps: bool = False) -> float:
+    """Floating-point operations of one forward pass of one prompt, roughly; ``maps``: as one map per layer."""
+    tokens, D = context + 1, model.spec.width
+    if maps:
+        return 4.0 * model.layers * (model.heads + 2) * D**3
     return 4.0 * model.layers * model.heads * (tokens * D**2 + tokens**2 * D)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from interp.algebra.unrolling import ImplicitState
 from interp.evidence.adaptation import gradient
+from interp.evidence.question import with_error
 from interp.results import Momentum
 from interp.solvers.statistics import RegressionStatistics
 from interp.stats.bootstrap import Interval, explained
@@ -62,27 +63,17 @@ def momentum_fits(fitted: Sequence[Increments], held_out: Sequence[Increments], 
         alone, alone_r2 = _fit("u", "dw", fit, test, seed) if moving else NO_FIT
         plain, plain_r2 = _fit("g", "dw", fit, test, seed)
         both_r2 = _fit("ug", "dw", fit, test, seed)[1] if moving else plain_r2
-        beta, gamma = _number(momentum, 0, sign=-1.0) if moving else (None, None), _number(momentum, -1)
-        eta, step = _number(alone, 0, sign=-1.0), _number(plain, 0)
         out.append(
             Momentum(
                 layer=layer,
-                beta=beta[0],
-                beta_stderr=beta[1],
-                gradient=gamma[0],
-                gradient_stderr=gamma[1],
-                u_r2=momentum_r2[0],
-                u_r2_ci=momentum_r2[1],
-                eta=eta[0],
-                eta_stderr=eta[1],
-                eta_r2=alone_r2[0],
-                eta_r2_ci=alone_r2[1],
-                step=step[0],
-                step_stderr=step[1],
-                step_r2=plain_r2[0],
-                step_r2_ci=plain_r2[1],
-                both_r2=both_r2[0],
-                both_r2_ci=both_r2[1],
+                **with_error("beta", _number(momentum if moving else None, 0, sign=-1.0), "beta_stderr"),
+                **with_error("gradient", _number(momentum, -1), "gradient_stderr"),
+                **with_error("u_r2", momentum_r2),
+                **with_error("eta", _number(alone, 0, sign=-1.0), "eta_stderr"),
+                **with_error("eta_r2", alone_r2),
+                **with_error("step", _number(plain, 0), "step_stderr"),
+                **with_error("step_r2", plain_r2),
+                **with_error("both_r2", both_r2),
             )
         )
     return tuple(out)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.algebra.basis import omega_maps
@@ -69,7 +69,7 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
         omegas=omega_effects(
             counted.family.name, table, kept, task, spec, own.scale, min(EFFECT_PROMPTS, run.prompts // 4), seeds[1]
         ),
-        shrinkage=label_shrinkage(passing, layers, by_weights, spec, _live(diag, "yy"), seeds[3]),
+        shrinkage=label_shrinkage(passing, layers, by_weights, spec, _omegas(diag)[1][:, -1].tolist(), seeds[3]),
         step=effective_steps(
             passing, passage(layers), None if without is None else passage(without), by_weights, statistics, spec,
             seeds[3],
@@ -87,32 +87,21 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
     return Answer(fields={"regression": found})
 
 
-def _family(candidate: OmegaFit) -> BasisParametrisation | None:
-    return candidate.parametrisation if isinstance(candidate.parametrisation, BasisParametrisation) else None
-
-
-def _omegas(candidate: OmegaFit) -> tuple[Float[Tensor, "layer 4"], Tensor]:
+def _omegas(candidate: OmegaFit) -> tuple[Float[Tensor, "layer 4"], Bool[Tensor, "layer 4"]]:
     """The fitted omegas of a family that has nothing else, and which of them belong to it and have a say."""
-    family = _family(candidate)
-    assert family is not None
-    values = dict(zip((m.name for m in family.maps), family.table(candidate.fit.theta).T, strict=True))
-    alive = dict(zip((m.name for m in family.maps), family.mask.T, strict=True))
-    nothing = torch.zeros(len(family.mask), dtype=torch.float64)
-    table = torch.stack([values.get(name, nothing) for name in OMEGAS], -1)
-    return table, torch.stack([alive.get(name, nothing > 0) for name in OMEGAS], -1)
-
-
-def _live(candidate: OmegaFit, name: str) -> list[bool]:
-    family = _family(candidate)
-    assert family is not None
-    return family.mask[:, [m.name for m in family.maps].index(name)].tolist()
+    family = candidate.parametrisation
+    assert isinstance(family, BasisParametrisation)  # as of gd, gd++ and diag
+    places = [OMEGAS.index(m.name) for m in family.maps]
+    table, alive = torch.zeros(2, len(family.mask), 4, dtype=torch.float64)
+    table[:, places], alive[:, places] = family.table(candidate.fit.theta), family.mask.to(alive.dtype)
+    return table, alive > 0
 
 
 def _without_xy(candidate: OmegaFit) -> LayerMaps | None:
     """The recovered algorithm with omega_xy = 0 in all layers; None when it has none."""
-    family = _family(candidate)
-    names = [] if family is None else [m.name for m in family.maps]
-    if family is None or "xy" not in names:
+    family = candidate.parametrisation
+    names = [m.name for m in family.maps] if isinstance(family, BasisParametrisation) else []
+    if not isinstance(family, BasisParametrisation) or "xy" not in names:
         return None
     table = family.table(candidate.fit.theta)
     table[:, names.index("xy")] = 0.0

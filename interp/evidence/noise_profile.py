@@ -11,7 +11,7 @@ Source: Vladymyrov et al., arXiv 2402.14180, figures 2, 3 and 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -65,6 +65,14 @@ def noise_profile(
         f"layer-{layer}": f"read-out after {layer} layer{'s' * (layer != 1)}" for layer in range(network.layers + 1)
     }
     labels |= {b.name: b.label for b in baselines}
+    variances = torch.ones(task.dim) if task.covariance is None else torch.tensor(task.covariance)
+
+    def excess(w: Tensor, prompts: LinearExamples) -> Float[Tensor, " prompt"]:
+        off = w - task.oracle_weights(prompts)
+        if spec.attention.keys != "context":  # the weights depend on the query, which is one of the keys
+            return (off * prompts.x_query).sum(-1) ** 2
+        return (off**2 * variances.to(off.dtype)).sum(-1)
+
     columns, counts = [], []
     for sigma in sigmas:
         prompts = draw(task.with_noise(NoiseLaw(kind="fixed", values=(sigma,))))
@@ -73,8 +81,7 @@ def noise_profile(
         weights = {"network": read[-1], "recovered": readout_weights(recovered, prompts, spec)[-1]}
         weights |= {f"layer-{layer}": w for layer, w in enumerate(read)}
         weights |= {b.name: b.weights(statistics) for b in baselines}
-        excess = _excess(weights, prompts, task, averaged=spec.attention.keys == "context")
-        columns.append({name: mean_with_error(values) for name, values in excess.items()})
+        columns.append({name: mean_with_error(excess(w, prompts)) for name, w in weights.items()})
         counts.append(prompts.count)
     return NoiseProfile(
         sigma=sigmas,
@@ -91,16 +98,3 @@ def noise_profile(
             for name, text in labels.items()
         ),
     )
-
-
-def _excess(
-    weights: Mapping[str, Float[Tensor, "prompt dim"]],
-    prompts: LinearExamples,
-    task: LinearTask,
-    averaged: bool,
-) -> dict[str, Float[Tensor, " prompt"]]:
-    oracle = task.oracle_weights(prompts)
-    if not averaged:  # the weights depend on the query, which is one of the keys
-        return {name: ((w - oracle) * prompts.x_query).sum(-1) ** 2 for name, w in weights.items()}
-    variances = torch.ones(task.dim) if task.covariance is None else torch.tensor(task.covariance)
-    return {name: ((w - oracle) ** 2 * variances.to(oracle.dtype)).sum(-1) for name, w in weights.items()}

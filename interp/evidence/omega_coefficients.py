@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
 from interp.algebra.basis import omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, finite, question
 from interp.families.omegas import OmegaFit
 from interp.families.parametrisations import BasisParametrisation
 from interp.identify.choose import Choice
@@ -49,7 +46,7 @@ def omega_layers(network: HeadLayers, spec: ModelSpec, live: LiveCoordinates, sh
         estimated = _estimated(shown, index)
         rows = {
             basis.name: replace(
-                estimated.get(basis.name, replace(NOTHING, live=live.of(basis, index))), weight=_finite(value)
+                estimated.get(basis.name, replace(NOTHING, live=live.of(basis, index))), weight=finite(value)
             )
             for basis, value in zip((*omegas, *traces), whole.coefficients, strict=True)
         }
@@ -81,20 +78,16 @@ def _estimated(shown: OmegaFit, layer: int) -> Mapping[str, Coefficient]:
     return {
         name: Coefficient(
             weight=None,
-            output=_finite(output.theta[k]),
-            stderr=_finite(output.stderr[k]) if output.determined[k] else None,
-            refit=_finite(fit.theta[k]),
-            refit_stderr=_finite(fit.stderr[k]),
+            output=finite(output.theta[k]),
+            stderr=finite(output.stderr[k]) if output.determined[k] else None,
+            refit=finite(fit.theta[k]),
+            refit_stderr=finite(fit.stderr[k]),
             live=True,
             undetermined=_undetermined(k, output, fit, names),
         )
         for k, (i, name) in enumerate(names)
         if i == layer
     }
-
-
-def _finite(value: Tensor) -> float | None:
-    return float(value) if bool(torch.isfinite(value)) else None
 
 
 def _undetermined(k: int, output: Estimate, fit: Estimate, names: Sequence[tuple[int, str]]) -> str | None:

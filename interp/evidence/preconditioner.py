@@ -65,8 +65,5 @@ def preconditioners(choice: Choice, run: Run) -> Answer | None:
 
 def _distances(omega: Float[Tensor, "dim dim"], references: Mapping[str, Tensor]) -> dict[str, float | None]:
     size = float(omega.norm())
-    out: dict[str, float | None] = {}
-    for name, reference in references.items():
-        best = float((omega * reference).sum() / (reference**2).sum())
-        out[name] = float((omega - best * reference).norm()) / size if size > 0 else None
-    return out
+    scaled = {name: (omega * r).sum() / (r**2).sum() * r for name, r in references.items()}
+    return {name: float((omega - best).norm()) / size if size > 0 else None for name, best in scaled.items()}

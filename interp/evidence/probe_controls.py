@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
+from interp.evidence.question import finite, with_error
 from interp.models.tasks import Prompts, Task
 from interp.probes.across import Battery, gather
 from interp.probes.activations import Reader
@@ -22,7 +21,7 @@ from interp.probes.selectivity import Selectivity, above, above_untrained
 from interp.results import ProbeScore
 from interp.stats.bootstrap import Estimate
 
-__all__ = ["CONTROLS", "UNTRAINED", "Controls", "enough", "finite", "measure_controls", "score_row"]
+__all__ = ["CONTROLS", "UNTRAINED", "Controls", "enough", "measure_controls", "score_row"]
 
 CONTROLS = ("untrained", "shuffled", "inputs")
 UNTRAINED = 8  # untrained models
@@ -65,12 +64,11 @@ def score_row(held_out: Scores, controls: Controls, kind: str, outputs: slice, s
     compared = controls.selectivity(kind, outputs, seed)
 
     def row(at: tuple[int, ...], **fields: Any) -> ProbeScore:
-        r2, r2_ci = held_out.r2.at(*at)
-        gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2 is not None else {}
+        r2 = held_out.r2.at(*at)
+        gaps = {name: entry.gap.at(*at) for name, entry in compared.items()} if r2[0] is not None else {}
         return ProbeScore(
             kind=kind,
-            r2=r2,
-            r2_ci=r2_ci,
+            **with_error("r2", r2),
             variance=finite(held_out.variance[at]),
             control={name: finite(compared[name].control[at]) if compared else None for name in CONTROLS},
             selectivity={name: gap for name, (gap, _) in gaps.items()},
@@ -79,11 +77,6 @@ def score_row(held_out: Scores, controls: Controls, kind: str, outputs: slice, s
         )
 
     return row
-
-
-def finite(value: Tensor) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 def measure_controls(

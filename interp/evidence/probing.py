@@ -7,17 +7,20 @@ are scored on the first of them, together with the network itself, so that diffe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
 
 from interp.checkpoints.opening import Checkpoint
 from interp.evidence.implicit_fits import implicit_fits
-from interp.evidence.interventions import intervene
+from interp.evidence.interventions import intervene, operations
 from interp.evidence.probe_controls import CONTROLS, Controls, enough, measure_controls, score_row
 from interp.evidence.published import find_protocols
+from interp.evidence.question import with_error
 from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import KINDS, Target, Task, find_targets, targets_of, task_of
 from interp.models.transformer import LinearTransformer
@@ -27,7 +30,7 @@ from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 from interp.provenance import checkpoint_info, provenance
-from interp.results import Erasure, ImplicitFit, ProbeReport, ProbeScore, ProbeTarget, Transplant
+from interp.results import ProbeReport, ProbeScore, ProbeTarget
 
 __all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
@@ -81,13 +84,12 @@ def probe_checkpoint(
         )
     chosen = find_targets(task, targets) if targets else known
     sound, published = find_protocols(known, protocols, chosen if targets else ())
-    shown, _ = _layers(model, layers)
-    places = _positions(task, queried, positions)
-    parts = _Parts()
+    shown, places = _layers(model, layers)[0], _positions(task, queried, positions)
+    rows: list[ProbeScore] = []
+    notes: list[str] = []
+    parts: dict[str, Any] = {}
     if sound:
-        parts = _sound(model, task, chosen, shown, places, prompts, seed, progress)
-    notes = list(parts.notes)
-    rows = list(parts.probes)
+        rows, notes, parts = _sound(model, task, chosen, shown, places, prompts, seed, progress)
     for protocol in published:
         progress(f"probing as published ({protocol.name})")
         wanted = protocol.chosen(chosen, named=bool(targets))
@@ -104,22 +106,9 @@ def probe_checkpoint(
             if t.name in probed
         ),
         provenance=provenance(prompts, seed, command),
-        implicit=parts.implicit,
-        transplants=parts.transplants,
-        erasures=parts.erasures,
         notes=tuple(notes),
+        **parts,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Parts:
-    """What the sound protocol gives."""
-
-    probes: tuple[ProbeScore, ...] = ()
-    implicit: tuple[ImplicitFit, ...] = ()
-    transplants: tuple[Transplant, ...] = ()
-    erasures: tuple[Erasure, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def _sound(
@@ -131,17 +120,16 @@ def _sound(
     prompts: int,
     seed: int,
     progress: Callable[[str], None],
-) -> _Parts:
-    """Scores with their controls, how linear implicit models are, and interventions."""
+) -> tuple[list[ProbeScore], list[str], dict[str, Any]]:
+    """Scores with their controls, notes, and how linear implicit models are and interventions as fields of a report."""
     named = None if positions == (None,) else [p for p in positions if p is not None]
     scores, notes = probe_model(model, task, targets, KINDS, layers, named, prompts, seed, progress)
     progress("intervening")
-    fits: tuple[ImplicitFit, ...] = ()
-    if any("within-prompt" in target.kinds for target in targets):
-        fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers)
+    linear = any("within-prompt" in target.kinds for target in targets)
+    fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers) if linear else ()
     apart = int(np.random.SeedSequence((seed, 1)).generate_state(1)[0])
     moved, erased, skipped = intervene(model, task, targets, layers, positions, prompts, apart)
-    return _Parts(probes=scores, implicit=fits, transplants=moved, erasures=erased, notes=(*notes, *skipped))
+    return [*scores], [*notes, *skipped], {"implicit": fits, "transplants": moved, "erasures": erased}
 
 
 def default_probes(
@@ -151,8 +139,6 @@ def default_probes(
     positions of a sequence. And a note when there are none."""
     targets = [target for target in targets_of(task) if target.usual]
     kinds = dict.fromkeys(kind for target in targets for kind in target.usual)
-    if not targets:
-        return (), f"probes: skipped, because there are no probes for {task.name}"
     positions = None
     if not query_tokens(task, model.spec):
         positions = [place for place in USUAL_POSITIONS if place < task.context] or [task.context - 1]
@@ -201,7 +187,7 @@ def probe_model(
     scores = [score for battery in lost for score in _unscored(battery, shown, diverge)]
     if not kept:
         return tuple(scores), tuple(notes)
-    affordable = int(CONTROL_OPERATIONS / _operations(reader, task))
+    affordable = int(CONTROL_OPERATIONS / operations(model, task.context, reader.shared_maps))
     few = min(prompts, CONTROL_PROMPTS, max(affordable, FEWEST_CONTROL_PROMPTS))
     same = list(stream(task, few, seeds[0], chunk))
     fewer = few if few < prompts else None
@@ -237,11 +223,10 @@ def _scores(
         outputs = fit.targets[target.name]
         held_out = score(fit.held_out, outputs, seed)
         row = score_row(held_out, controls, battery.kind, outputs, seed)
-        paired = controls.network(battery.kind, outputs, seed)
+        paired, nothing = controls.network(battery.kind, outputs, seed), (None, (None, None))
         for cell, layer in product(range(len(battery.positions)), shown):
             at = (read.index(layer), *((cell,) if battery.placed else ()))
             scored = held_out.r2.at(*at)[0] is not None
-            paired_r2, paired_ci = (None, (None, None)) if paired is None else paired.at(*at)
             out.append(
                 row(
                     at,
@@ -249,8 +234,7 @@ def _scores(
                     target=target.name,
                     position=battery.positions[cell],
                     mse=held_out.mse.at(*at)[0],
-                    paired_r2=paired_r2,
-                    paired_r2_ci=paired_ci,
+                    **with_error("paired_r2", nothing if paired is None else paired.at(*at)),
                     paired_prompts=None if paired is None else controls.fewer,
                     penalty=float(fit.penalty[(*at, number)]) if scored else None,
                     prompts=int(moments.count.sum()),
@@ -261,13 +245,9 @@ def _scores(
 
 
 def _unscored(battery: Battery, shown: Sequence[int], reason: str) -> list[ProbeScore]:
-    return [
-        ProbeScore(
-            layer=layer, target=target.name, kind=battery.kind, position=position, r2=None, r2_ci=(None, None),
-            mse=None, control=dict.fromkeys(CONTROLS), reason=reason,
-        )
-        for target, position, layer in product(battery.targets, battery.positions, shown)
-    ]  # fmt: skip
+    row = partial(ProbeScore, kind=battery.kind, r2=None, r2_ci=(None, None), mse=None, control=dict.fromkeys(CONTROLS))
+    places = product(battery.targets, battery.positions, shown)
+    return [row(layer=layer, target=t.name, position=position, reason=reason) for t, position, layer in places]
 
 
 def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -302,19 +282,11 @@ def _chunk(model: LinearTransformer, task: Task) -> int:
     return max(1, min(CHUNK, CHUNK_NUMBERS // each))
 
 
-def _operations(reader: Reader, task: Task) -> float:
-    """Floating-point operations of one prompt, roughly."""
-    model, D, tokens = reader.model, reader.model.spec.width, task.context + 1
-    if reader.shared_maps:
-        return 4.0 * model.layers * (model.heads + 2) * D**3
-    return 4.0 * model.layers * model.heads * (tokens * D**2 + tokens**2 * D)
-
-
 def _groups(model: LinearTransformer, wanted: Sequence[Battery], layers: int, prompts: int) -> int:
     """As many groups of sequences as fit in memory; more make smoother intervals."""
-    each = 0
+    D, each = model.spec.width, 0
     for battery in wanted:
-        features = model.spec.width * (model.spec.width + 1) // 2 if battery.kind == "gram" else model.spec.width
+        features = D * (D + 1) // 2 if battery.kind == "gram" else D
         each += layers * len(battery.positions) * features * (features + sum(battery.sizes))
     groups = min(GROUPS, MOMENT_NUMBERS // each)
     if groups < FEWEST_GROUPS:

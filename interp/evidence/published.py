@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
 
 from interp.evidence.interventions import finite_prompts
-from interp.evidence.probe_controls import CONTROLS, Controls, finite, score_row
+from interp.evidence.probe_controls import CONTROLS, Controls, score_row
+from interp.evidence.question import finite, with_error
 from interp.models.errors import UsageError
 from interp.models.tasks import Target, Task
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
@@ -38,10 +41,7 @@ SEQUENCES = 256  # of the mesa paper
 PROMPTS, GROUPS = 2048, 128  # of attention pooling
 NUMBERS = 2**26  # at most so many numbers of tokens, over layers and models
 UNTRAINED = 3  # models: each takes as long as the network itself
-READOUTS = {
-    "attention-linear": AttentionPooling(readout="linear"),
-    "attention-mlp": AttentionPooling(readout="mlp"),
-}
+READOUTS = {f"attention-{kind}": AttentionPooling(readout=kind) for kind in ("linear", "mlp")}
 Scoring = Callable[..., list[ProbeScore]]
 
 
@@ -65,15 +65,11 @@ class Protocol:
 PROTOCOLS: dict[str, Protocol] = {}
 
 
-def protocol(
-    name: str, targets: tuple[str, ...], usual: tuple[str, ...], weaknesses: tuple[str, ...], by_default: bool = False
-) -> Callable[[Scoring], Scoring]:
-    """Register a function as the ``scores`` of a protocol."""
+def protocol(name: str, **fields: Any) -> Callable[[Scoring], Scoring]:
+    """Register a function as the ``scores`` of a protocol with these ``fields``."""
 
     def register(scores: Scoring) -> Scoring:
-        PROTOCOLS[name] = Protocol(
-            name=name, targets=targets, usual=usual, weaknesses=weaknesses, scores=scores, by_default=by_default
-        )
+        PROTOCOLS[name] = Protocol(name=name, scores=scores, **fields)
         return scores
 
     return register
@@ -160,13 +156,10 @@ def akyurek_scores(
         )
         found = score(real.held_out, outputs, seeds[2])
         row = score_row(found, controls, kind, outputs, seeds[2])
-        out += [
-            row(
-                (at,), layer=layer, target=target.name, mse=finite(real.in_sample[at]),
-                mse_held_out=found.mse.at(at)[0], prompts=drawn.count, protocol="akyurek",
-            )
-            for layer, at in ((layer, read.index(layer)) for layer in layers)
-        ]  # fmt: skip
+        row = partial(row, target=target.name, prompts=drawn.count, protocol="akyurek")
+        for layer in layers:
+            at = read.index(layer)
+            out.append(row((at,), layer=layer, mse=finite(real.in_sample[at]), mse_held_out=found.mse.at(at)[0]))
     return out
 
 
@@ -206,12 +199,9 @@ def mesa_scores(
         tokens = torch.stack([activations.features("token", layer, position) for layer in layers])
         result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
         for at, layer in enumerate(layers):
-            r2, r2_ci = result.held_out[at]
-            out.append(
-                ProbeScore(
-                    layer=layer, target=target.name, kind="token", position=position, r2=r2, r2_ci=r2_ci,
-                    mse=finite(2.0 * result.published[at]), control=dict.fromkeys(CONTROLS), prompts=result.prompts,
-                    protocol="mesa", mse_held_out=finite(2.0 * result.unseen[at]),
-                )
-            )  # fmt: skip
+            scores = {"mse": result.published[at], "mse_held_out": result.unseen[at]}
+            place = {"layer": layer, "target": target.name, "position": position, "prompts": result.prompts}
+            figures = with_error("r2", result.held_out[at]) | {name: finite(2.0 * v) for name, v in scores.items()}
+            controls = dict.fromkeys(CONTROLS)
+            out.append(ProbeScore(kind="token", control=controls, protocol="mesa", **place, **figures))
     return out

@@ -11,6 +11,7 @@ question does not concern networks of this kind; ``Skipped``: it does, but could
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,7 @@ from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.results import Section
 
-__all__ = ["QUESTIONS", "Answer", "Question", "question"]
+__all__ = ["QUESTIONS", "Answer", "Question", "finite", "question", "with_error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,17 @@ class Answer:
     fields: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+
+def finite(value: Any) -> float | None:
+    """A tensor of one number as plain data."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def with_error(name: str, figure: tuple[Any, Any], error: str = "") -> dict[str, Any]:
+    """Two fields of a row: a figure, and beside it its interval, NAME_ci, or what stands for ``error``."""
+    return {name: figure[0], error or f"{name}_ci": figure[1]}
 
 
 @dataclass(frozen=True)

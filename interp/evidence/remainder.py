@@ -65,9 +65,8 @@ def remainders(
     out = []
     for layer, projection in enumerate(projections):
         without, replaced = score(layers, layer), score(omegas, layer)
-        energy = 1.0 - projection.explained / projection.energy if projection.energy > 0 else None
-        if energy is not None and not math.isfinite(energy):
-            energy = None
+        left = 1.0 - projection.explained / projection.energy if projection.energy > 0 else math.nan
+        energy = left if math.isfinite(left) else None
         described, why = _described(network, spec, live, layer, layers.coefficients[layer], energy)
         blocks, rank, leading = described or (None, None, None)
         out.append(
@@ -134,10 +133,11 @@ def _blocks(K: Float[Tensor, "D D D D"], spec: ModelSpec) -> dict[str, dict[str,
     """Energy by (destination a, source e) and by the block of the Gram matrix; xy stands for yx too."""
     x, y = label_indices(spec)
     channels = {"x": x, "y": y}
-    out: dict[str, dict[str, float]] = {}
-    for a, e in ("xx", "xy", "yx", "yy"):
-        part = K[channels[a]][:, :, :, channels[e]].square()
-        off_diagonal = part[:, x][:, :, y].sum() + part[:, y][:, :, x].sum()
-        whole = {"xx": part[:, x][:, :, x].sum(), "xy": off_diagonal, "yy": part[:, y][:, :, y].sum()}
-        out[a + e] = {name: float(value) for name, value in whole.items()}
-    return out
+
+    def energy(a: str, b: str, c: str, e: str) -> float:
+        return float(K[channels[a]][:, channels[b]][:, :, channels[c]][..., channels[e]].square().sum())
+
+    return {
+        a + e: {"xx": energy(a, *"xx", e), "xy": energy(a, *"xy", e) + energy(a, *"yx", e), "yy": energy(a, *"yy", e)}
+        for a, e in ("xx", "xy", "yx", "yy")
+    }

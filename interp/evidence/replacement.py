@@ -19,7 +19,7 @@ from torch import Tensor
 from interp.algebra.mixing import IdleLayers, MixedLayers, swapped
 from interp.algebra.sensitivity import Prompts, predict
 from interp.evidence.absorption import absorption
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, question, with_error
 from interp.families.omegas import OmegaFit
 from interp.identify.choose import Choice
 from interp.identify.networks import SharedKeys
@@ -62,15 +62,11 @@ class Bench:
     def outcome(self, prediction: Float[Tensor, "prompt output"]) -> Outcome:
         score = bootstrap_fidelity(prediction, self.reference, self.seed)
         squares = self.squares(prediction)
-        mse, stderr = mean_with_error(squares)
-        change, change_stderr = mean_with_error(squares - self.squares(self.reference))
         return Outcome(
             fidelity=score.fidelity,
             fidelity_ci=score.interval,
-            mse=mse,
-            stderr=stderr,
-            change=change,
-            change_stderr=change_stderr,
+            **with_error("mse", mean_with_error(squares), "stderr"),
+            **with_error("change", mean_with_error(squares - self.squares(self.reference)), "change_stderr"),
         )
 
     def run(self, layers: LayerMaps) -> Outcome:
@@ -110,12 +106,9 @@ def interpolation(network: LayerMaps, recovered: LayerMaps, bench: Bench) -> Int
 
 
 def _barrier(shares: Sequence[float], squares: Sequence[Float[Tensor, " prompt"]]) -> tuple[float | None, float | None]:
-    first, last = squares[0], squares[-1]
-    above = [value - torch.lerp(first, last, t) for t, value in zip(shares, squares, strict=True)]
-    known = [mean_with_error(part) for part in above]
-    if any(mean is None for mean, _ in known):
-        return None, None
-    return max(known, key=lambda pair: pair[0] or 0.0)
+    lines = (torch.lerp(squares[0], squares[-1], t) for t in shares)
+    above = [mean_with_error(value - line) for value, line in zip(squares, lines, strict=True)]
+    return (None, None) if (None, None) in above else max(above, key=lambda pair: pair[0] or 0.0)
 
 
 @question("replacement")

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.channels import block_weights, channel_size
+from interp.evidence.question import with_error
 from interp.evidence.sparse_heads import costs, dearest
 from interp.families.block_scalar import BlockScalarFit, run_heads
 from interp.families.channel_heads import BlockHeads, Uncertainty, free_numbers
@@ -49,9 +50,9 @@ def half_losses(losses: Losses, positions: Sequence[int]) -> tuple[SequenceLoss,
         if name.startswith("layer-"):
             continue
         errors = 0.5 * losses.errors[name]
-        mean, stderr = mean_with_error(errors.mean(1))
+        loss = with_error("loss", mean_with_error(errors.mean(1)), "stderr")
         at = tuple(mean_with_error(errors[:, place])[0] for place in positions)
-        rows.append(SequenceLoss(name=name, label=label, loss=mean, stderr=stderr, by_position=at))
+        rows.append(SequenceLoss(name=name, label=label, by_position=at, **loss))
     return tuple(sorted(rows, key=lambda row: -row.loss if row.loss is not None else float("-inf")))
 
 
@@ -74,15 +75,17 @@ def compressions(run: Run, fit: BlockScalarFit) -> tuple[Compression, ...]:
     for kind, candidate, count, per_head in entries:
         prediction = run_heads(run.spec, candidate, half.drawn)
         losses = 0.5 * (prediction - target).square().sum(-1).mean(1)
-        loss, stderr = mean_with_error(losses)
-        ratio, ratio_stderr = ratio_with_error(losses, own)
         left = half.unexplained(prediction)
         out.append(
             Compression(
-                kind=kind, numbers_per_head=per_head, numbers=count, loss=loss, stderr=stderr, ratio=ratio,
-                ratio_stderr=ratio_stderr, fidelity=1.0 - left if left < float("inf") else None,
+                kind=kind,
+                numbers_per_head=per_head,
+                numbers=count,
+                **with_error("loss", mean_with_error(losses), "stderr"),
+                **with_error("ratio", ratio_with_error(losses, own), "ratio_stderr"),
+                fidelity=1.0 - left if left < float("inf") else None,
             )
-        )  # fmt: skip
+        )
     return tuple(out)
 
 
@@ -95,8 +98,8 @@ def blends(run: Run, fit: BlockScalarFit) -> tuple[Interpolated, ...]:
     for alpha in ALPHAS:
         mixed_Q, mixed_P = (1.0 - alpha) * model.Q + alpha * Q, (1.0 - alpha) * model.P + alpha * P
         prediction = predict_in_chunks(run.spec, mixed_Q, mixed_P, half.tokens)
-        loss, stderr = mean_with_error(0.5 * (prediction - half.drawn.target).square().sum(-1).mean(1))
-        rows.append(Interpolated(alpha=alpha, loss=loss, stderr=stderr))
+        losses = 0.5 * (prediction - half.drawn.target).square().sum(-1).mean(1)
+        rows.append(Interpolated(alpha=alpha, **with_error("loss", mean_with_error(losses), "stderr")))
     return tuple(rows)
 
 
@@ -154,11 +157,8 @@ def objectives(
             value = spread - 2.0 * (W * B).sum((1, 2)) + ((W @ A) * W).sum((1, 2))
             singular = torch.linalg.svdvals(A @ H)
             condition = singular[:, 0] / singular[:, -1].clamp_min(1e-300)
-            rows.append(
-                MesaObjective(
-                    layer=layer, position=place, objective=_median(value / spread), condition=_median(condition)
-                )
-            )
+            medians = {"objective": _median(value / spread), "condition": _median(condition)}
+            rows.append(MesaObjective(layer=layer, position=place, **medians))
     return tuple(rows)
 
 

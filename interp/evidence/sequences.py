@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import compress
+
 import torch
 from torch import Tensor
 
 from interp.algebra.channels import block_energy, block_means, channel_size, map_name
 from interp.evidence.omega_coefficients import energy_split
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, finite, question
 from interp.evidence.sequence_evidence import blends, compressions, half_losses, objectives, ranked, shown_positions
 from interp.families.block_scalar import BlockScalarFit
 from interp.families.channel_heads import FUNCTIONALS, Uncertainty, free_numbers, output_estimates, sense, uncertainty
@@ -104,13 +106,12 @@ def _maps(
     for row, place in enumerate(torch.nonzero(fit.live.maps(layer)).tolist()):
         at = tuple(place)
         determined = output.determined[row]
-        fit_error = float(uncertain.stderr[layer][at]) if fit.how == "refit" else float("nan")  # weights are not fitted
         out[map_name(names, *place)] = Coefficient(
             weight=float(k[at]),
             output=float(output.theta[row]) if determined else None,
             stderr=float(output.stderr[row]) if determined else None,
             refit=float(refit[at]),
-            refit_stderr=fit_error if fit_error == fit_error else None,
+            refit_stderr=finite(uncertain.stderr[layer][at]) if fit.how == "refit" else None,  # weights are not fitted
             live=True,
             undetermined=None if determined else "other coefficients of this layer have the same effect on the data",
         )
@@ -124,8 +125,7 @@ def _gradient_step(choice: Choice, run: Run) -> GradientStep | None:
         return None
     good = [fit for fit in steps if fit.recognized]
     best = next((fit for fit in good if fit.score.unexplained < EXACT), (good or steps)[0])
-    step, search = best.theta, run.references.tuned.search
-    w0 = step.w0
+    step, search, w0 = best.theta, run.references.tuned.search, best.theta.w0
     return GradientStep(
         eta=step.eta,
         eta_stderr=step.eta_stderr,
@@ -153,11 +153,8 @@ def _clipped(run: Run, network: CausalSequences) -> float:
 
 def _live(run: Run, fit: BlockScalarFit) -> dict[str, list[list[str]]]:
     names = [name for name, _ in run.spec.tokens]
-
-    def chosen(mask: Tensor) -> list[list[str]]:
-        return [[name for name, live in zip(names, row.tolist(), strict=True) if live] for row in mask]
-
-    return {"read": chosen(fit.live.read), "written": chosen(fit.live.written)}
+    masks = {"read": fit.live.read, "written": fit.live.written}
+    return {what: [[*compress(names, row)] for row in mask.tolist()] for what, mask in masks.items()}
 
 
 def _query(run: Run, fit: BlockScalarFit) -> int:

@@ -56,6 +56,5 @@ def refitted(
         count = size * run.model.layers * run.model.heads
         if count < now.numbers:
             now, free = dearest(now.heads, costs(run.spec, now.heads, free, half, seed), count)
-        fit = refit_heads(run.spec, now.heads, free, half.tokens, half.outputs, seed)
-        now = Sparse(fit.heads, now.numbers)
+        now = Sparse(refit_heads(run.spec, now.heads, free, half.tokens, half.outputs, seed), now.numbers)
         yield size, now

@@ -9,11 +9,12 @@ the rest of the network shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 
 from interp.evidence.beyond import beyond
-from interp.evidence.question import Answer, question
+from interp.evidence.question import Answer, question, with_error
 from interp.identify.choose import Choice
 from interp.identify.family import Fit
 from interp.identify.run import Run
@@ -71,18 +72,14 @@ def _operations(run: Run, variation: Variation) -> int:
 
 def region(points: Sequence[StressPoint]) -> tuple[float, float] | None:
     """The longest run of values in which the algorithm surely agrees and that holds a trained one."""
-    runs: list[list[StressPoint]] = [[]]
-    for point in points:
+
+    def surely(point: StressPoint) -> bool:
         upper = point.unexplained_ci[1]
-        if upper is not None and upper <= AGREES:
-            runs[-1].append(point)
-        else:
-            runs.append([])
-    known = [run for run in runs if any(point.trained for point in run)]
-    if not known:
-        return None
-    longest = max(known, key=len)
-    return longest[0].value, longest[-1].value
+        return upper is not None and upper <= AGREES
+
+    runs = [list(run) for agrees, run in groupby(points, surely) if agrees]
+    longest = max((run for run in runs if any(p.trained for p in run)), key=len, default=None)
+    return None if longest is None else (longest[0].value, longest[-1].value)
 
 
 def stress_point(run: Run, fit: Fit, variation: Variation, count: int, seed: int) -> StressPoint:
@@ -93,17 +90,11 @@ def stress_point(run: Run, fit: Fit, variation: Variation, count: int, seed: int
     if here is None or here.prompts.count < FEWEST:
         kept = 0 if here is None else here.prompts.count
         why = f"skipped, because {count - kept} of {count} prompts diverge or meet the clip"
-        nothing = (None, None)
         return StressPoint(
-            value=variation.value, trained=variation.trained, prompts=kept, left_out=count - kept, unexplained=None,
-            unexplained_ci=nothing, network=None, network_stderr=None, recovered=None, recovered_stderr=None,
-            oracle=None, skipped=why,
-        )  # fmt: skip
+            value=variation.value, trained=variation.trained, prompts=kept, left_out=count - kept, skipped=why
+        )
     score = here.score(seed)
     oracle = task.oracle(here.prompts).flatten(1)
-    (mse, stderr), (own, own_stderr), (best, _) = (
-        mean_with_error(here.error(p)) for p in (here.network, here.algorithm, oracle)
-    )
     low, high = score.interval
     return StressPoint(
         value=variation.value,
@@ -112,9 +103,7 @@ def stress_point(run: Run, fit: Fit, variation: Variation, count: int, seed: int
         left_out=here.left_out,
         unexplained=None if score.fidelity is None else 1.0 - score.fidelity,
         unexplained_ci=(None, None) if low is None or high is None else (1.0 - high, 1.0 - low),
-        network=mse,
-        network_stderr=stderr,
-        recovered=own,
-        recovered_stderr=own_stderr,
-        oracle=best,
+        **with_error("network", mean_with_error(here.error(here.network)), "network_stderr"),
+        **with_error("recovered", mean_with_error(here.error(here.algorithm)), "recovered_stderr"),
+        oracle=mean_with_error(here.error(oracle))[0],
     )

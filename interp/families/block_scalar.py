@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor
@@ -38,7 +39,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import Prompts
 from interp.results import RecoveredAlgorithm
 
-__all__ = ["REFITTED", "BlockScalarFamily", "BlockScalarFit", "run_heads"]
+__all__ = ["BlockScalarFit", "run_heads"]
 
 FEW = 64  # sequences enough for a zero pattern
 REFITTED = 256  # sequences that the numbers of the heads are fitted to
@@ -61,6 +62,10 @@ def run_heads(spec: ModelSpec, heads: BlockHeads, prompts: Prompts) -> Float[Ten
     """The predictions of a block-scalar network."""
     Q, P = (block_weights(value, channel_size(spec)) for value in (heads.q, heads.p))
     return predict_in_chunks(spec, Q, P, *prompts.inputs(spec))
+
+
+def _predictions(spec: ModelSpec, heads: BlockHeads, prompts: Prompts) -> Float[Tensor, "sequence output"]:
+    return run_heads(spec, heads, prompts).flatten(1)
 
 
 class BlockScalarFamily(Family):
@@ -95,28 +100,20 @@ class BlockScalarFamily(Family):
         if fitted.unexplained(run_heads(spec, heads, fitted.drawn)) > ENOUGH:
             # Fitted to some of the sequences, and kept if it is better on the others of this half.
             count = min(REFITTED, fitted.drawn.count // 2)
-            refit = refit_heads(
-                spec, published, free, fitted.tokens[:count], fitted.outputs[:count], run.seeds.intervals
-            )
-            others = fitted[slice(count, None)]
-            if others.unexplained(run_heads(spec, refit.heads, others.drawn)) < others.unexplained(
-                run_heads(spec, heads, others.drawn)
-            ):
-                heads, how, numbers = refit.heads, "refit", counted
-        chosen, held_out = heads, network.held_out
-        prediction = run_heads(spec, heads, held_out.drawn).flatten(1)
+            first, others = fitted[slice(0, count)], fitted[slice(count, None)]
+            refit = refit_heads(spec, published, free, first.tokens, first.outputs, run.seeds.intervals)
+            left = [others.unexplained(run_heads(spec, found, others.drawn)) for found in (refit, heads)]
+            if left[0] < left[1]:
+                heads, how, numbers = refit, "refit", counted
+        held_out = network.held_out
+        prediction = _predictions(spec, heads, held_out.drawn)
         return BlockScalarFit(
             family=self,
             parameters=numbers,
             score=held_out.score(prediction, run.seeds.intervals),
             prediction=prediction,
-            predict=lambda prompts: run_heads(spec, chosen, prompts).flatten(1),
-            also={
-                "published": (
-                    "block means of each head (published)",
-                    lambda prompts: run_heads(spec, published, prompts).flatten(1),
-                )
-            },
+            predict=partial(_predictions, spec, heads),
+            also={"published": ("block means of each head (published)", partial(_predictions, spec, published))},
             live=live,
             projections=projections,
             heads=heads,

@@ -12,23 +12,22 @@ q_h[e, g] of all layers, by Levenberg-Marquardt steps, with the exact gradient a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from interp.algebra.channels import LiveChannels, block_weights
 from interp.models.specification import ModelSpec
 from interp.models.token_pass import Record, run
 from interp.stats.least_squares import Estimate, least_squares
-from interp.stats.levenberg_marquardt import Damping, Progress, Quadratic, Stopping, minimise
+from interp.stats.levenberg_marquardt import Damping, Evaluated, Progress, Quadratic, Stopping, minimise
 
 __all__ = [
     "BlockHeads",
-    "HeadFit",
-    "Sensed",
     "Uncertainty",
     "free_numbers",
     "live_channels",
@@ -50,6 +49,11 @@ FLAT = 1e-10  # curvature below this share of the largest is none
 LOOSE = 1e-3  # of the largest coefficient of a layer, per unit of a free direction
 
 
+Tokens = Float[Tensor, "batch pos D"]
+Outputs = Float[Tensor, "batch pos output"]
+Heads = Float[Tensor, "layer head D D"]
+
+
 @dataclass(frozen=True, eq=False)
 class BlockHeads:
     """A block-scalar network: q, p are (layer, head, c, c)."""
@@ -57,27 +61,27 @@ class BlockHeads:
     q: Float[Tensor, "layer head c c"]
     p: Float[Tensor, "layer head c c"]
 
-    def weights(self, size: int) -> tuple[Float[Tensor, "layer head D D"], Float[Tensor, "layer head D D"]]:
+    def weights(self, size: int) -> tuple[Heads, Heads]:
         """Q and P."""
         return block_weights(self.q, size), block_weights(self.p, size)
+
+    @property
+    def numbers(self) -> Float[Tensor, " number"]:
+        return torch.cat([self.q.flatten(), self.p.flatten()])
 
     @property
     def k(self) -> Float[Tensor, "layer c c c c"]:
         return torch.einsum("lhab,lheg->labge", self.p, self.q)
 
-    def predict(self, spec: ModelSpec, tokens: Float[Tensor, "batch pos D"]) -> Float[Tensor, "batch pos output"]:
+    def predict(self, spec: ModelSpec, tokens: Tokens) -> Outputs:
         Q, P = self.weights(spec.tokens[0][1])
         return run(spec, {"Q": Q, "P": P}, tokens)
 
     @classmethod
     def of(cls, layers: Sequence[tuple[Tensor, Tensor]]) -> BlockHeads:
         """From (q, p) of every layer, each (head, c, c); heads that some layers lack are 0."""
-        most = max(len(q) for q, _ in layers)
-
-        def padded(values: Tensor) -> Tensor:
-            return torch.cat([values, values.new_zeros(most - len(values), *values.shape[1:])])
-
-        return cls(torch.stack([padded(q) for q, _ in layers]), torch.stack([padded(p) for _, p in layers]))
+        q, p = (pad_sequence(list(parts), batch_first=True) for parts in zip(*layers, strict=True))
+        return cls(q, p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,18 +89,12 @@ class Sensed:
     """The tokens before the first layer and after every layer, the layers' updates (before the scale), and for every
     functional the derivative with respect to each update."""
 
-    passage: list[Float[Tensor, "batch pos D"]]
-    updates: list[Float[Tensor, "batch pos D"]]
-    cotangents: list[list[Float[Tensor, "batch pos D"]]]  # [layer][functional]
+    passage: list[Tokens]
+    updates: list[Tokens]
+    cotangents: list[list[Tokens]]  # [layer][functional]
 
 
-def sense(
-    spec: ModelSpec,
-    Q: Float[Tensor, "layer head D D"],
-    P: Float[Tensor, "layer head D D"],
-    tokens: Float[Tensor, "batch pos D"],
-    functionals: Sequence[Float[Tensor, "batch pos output"]],
-) -> Sensed:
+def sense(spec: ModelSpec, Q: Heads, P: Heads, tokens: Tokens, functionals: Sequence[Outputs]) -> Sensed:
     """Run the network, and back from every functional."""
     record = Record("hook_resid_pre", "hook_attn_out", "hook_resid_post")
     read = run(spec, {"Q": Q, "P": P}, tokens.clone().requires_grad_(), at=record)
@@ -105,20 +103,17 @@ def sense(
     scale = spec.attention.factor(tokens.shape[1])
     out: list[list[Tensor]] = [[] for _ in range(len(Q))]
     for index, functional in enumerate(functionals):
-        grads = torch.autograd.grad(
-            (read * functional).sum(), after, retain_graph=index + 1 < len(functionals), allow_unused=True
-        )
+        more = index + 1 < len(functionals)
+        grads = torch.autograd.grad((read * functional).sum(), after, retain_graph=more, materialize_grads=True)
         for layer, grad in enumerate(grads):
-            value = torch.zeros_like(tokens) if grad is None else scale * grad
+            value = scale * grad
             if spec.clip is not None:  # where a token meets the clip, its update has no say
                 value = torch.where(after[layer].detach().abs() < spec.clip, value, 0.0)
             out[layer].append(value)
     return Sensed([x.detach() for x in passage], [update.detach() / (scale or 1.0) for update in updates], out)
 
 
-def live_channels(
-    spec: ModelSpec, Q: Float[Tensor, "layer head D D"], P: Float[Tensor, "layer head D D"], tokens: Tensor, size: int
-) -> LiveChannels:
+def live_channels(spec: ModelSpec, Q: Heads, P: Heads, tokens: Tokens, size: int) -> LiveChannels:
     """Found from the network itself, on a few sequences, in two gauges: what differs between them is rounding."""
     generator = torch.Generator().manual_seed(0)  # any generic functional does; the result is a zero pattern
     width = spec.channel(spec.readout.channel).size
@@ -138,9 +133,7 @@ def live_channels(
     )
 
 
-def map_effects(
-    tokens: Float[Tensor, "batch pos D"], cotangent: Float[Tensor, "batch pos D"], size: int
-) -> Float[Tensor, "batch c c c c"]:
+def map_effects(tokens: Tokens, cotangent: Tokens, size: int) -> Float[Tensor, "batch c c c c"]:
     """d f / d k[a, b, g, e] of every sequence, the scale being in ``cotangent``."""
     E, V = (x.unflatten(-1, (-1, size)).transpose(1, 2) for x in (tokens, cotangent))  # (batch, c, pos, d)
     # Entries [t, j], kept for j <= t.
@@ -152,24 +145,14 @@ def map_effects(
 def output_estimates(sensed: Sensed, live: LiveChannels, size: int) -> list[Estimate | None]:
     """Per layer the live coefficients, in the order of ``live.maps(layer)``; None where there is none."""
     out: list[Estimate | None] = []
-    for layer, cotangents in enumerate(sensed.cotangents):
+    for layer, (tokens, update, cotangents) in enumerate(
+        zip(sensed.passage, sensed.updates, sensed.cotangents, strict=False)  # the passage ends with the output
+    ):
         mask = live.maps(layer)
-        if not bool(mask.any()):
-            out.append(None)
-            continue
-        tokens = sensed.passage[layer]
-        effect = torch.stack([(v * sensed.updates[layer]).sum((1, 2)) for v in cotangents], 1)
+        effect = torch.stack([(v * update).sum((1, 2)) for v in cotangents], 1)
         design = torch.stack([map_effects(tokens, v, size)[:, mask] for v in cotangents], 1)
-        out.append(least_squares(design, effect))
+        out.append(least_squares(design, effect) if bool(mask.any()) else None)
     return out
-
-
-@dataclass(frozen=True, eq=False)
-class HeadFit:
-    """``unexplained`` is the share of the target's variance left on the fitted sequences."""
-
-    heads: BlockHeads
-    unexplained: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,76 +176,42 @@ def free_numbers(live: LiveChannels, heads: int) -> Free:
     return q, (written & read).repeat(1, heads, 1, 1)
 
 
+def _free(free: Free) -> Bool[Tensor, " number"]:
+    return torch.cat([part.flatten() for part in free])
+
+
 def refit_heads(
-    spec: ModelSpec,
-    start: BlockHeads,
-    free: Free,
-    tokens: Float[Tensor, "batch pos D"],
-    target: Float[Tensor, "batch pos output"],
-    seed: int,
-    steps: int = STEPS,
-) -> HeadFit:
+    spec: ModelSpec, start: BlockHeads, free: Free, tokens: Tokens, target: Outputs, seed: int, steps: int = STEPS
+) -> BlockHeads:
     """Minimise the weighted |prediction - target|^2 over the free numbers; the others are 0."""
     generator = torch.Generator().manual_seed(seed)
-    keep = torch.cat([free[0].flatten(), free[1].flatten()])
-    theta = torch.cat([start.q.flatten(), start.p.flatten()]) * keep
-    root = _influence(target).sqrt()[:, None, None]
+    keep, root = _free(free), _influence(target).sqrt()[:, None, None]
     power = float((root * (target - target.mean((0, 1)))).square().sum())
 
-    def heads(values: Tensor) -> BlockHeads:
-        q, p = values.chunk(2)
+    def heads(theta: Tensor) -> BlockHeads:
+        q, p = torch.zeros(len(keep), dtype=theta.dtype).masked_scatter(keep, theta).chunk(2)
         return BlockHeads(q.view_as(start.q), p.view_as(start.p))
 
-    objective = _Squares(spec, tokens, target, root, keep, theta, heads, generator)
-    stopping = Stopping(iterations=steps, tolerance=SMALL, zero=0.5 * EXACT * power)
-    end = minimise(objective, Progress(theta=theta[keep], damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
-    cost = 2.0 * end.loss
-    return HeadFit(heads(objective.whole(end.theta)), cost / power if power > 0 else float("nan"))
-
-
-@dataclass(frozen=True, eq=False)
-class _Squares:
-    """Half the weighted squared difference to ``target`` as an objective in the free numbers; ``root`` holds roots of
-    the weights."""
-
-    spec: ModelSpec
-    tokens: Float[Tensor, "batch pos D"]
-    target: Float[Tensor, "batch pos output"]
-    root: Float[Tensor, "batch 1 1"]
-    keep: Bool[Tensor, " number"]
-    start: Float[Tensor, " number"]
-    heads: Callable[[Tensor], BlockHeads]
-    generator: torch.Generator
-
-    def whole(self, free: Tensor) -> Tensor:
-        values = self.start.clone()
-        values[self.keep] = free
-        return values
-
-    def __call__(self, free: Tensor) -> _Point:
-        heads = self.heads(self.whole(free))
-        residual = self.root * (heads.predict(self.spec, self.tokens) - self.target)
+    def objective(theta: Tensor) -> Evaluated:
+        now = heads(theta)
+        residual = root * (now.predict(spec, tokens) - target)
         value = 0.5 * float(residual.square().sum())
-        return _Point(self, heads, residual, value if value == value else float("inf"))
+
+        def quadratic() -> Quadratic:
+            """The exact gradient, and a curvature from random functionals."""
+            functionals = [root * f for f in _functionals(target, CURVATURE, generator)]
+            rows, scores = _rows(spec, now, tokens, functionals, root * residual)
+            rows = rows[:, keep]
+            return Quadratic(scores.sum(0)[keep], rows.T @ rows / CURVATURE)
+
+        return Evaluated(value if value == value else float("inf"), quadratic)
+
+    begun = Progress(theta=start.numbers[keep], damping=1e-3, growth=DAMPING.growth)
+    stopping = Stopping(iterations=steps, tolerance=SMALL, zero=0.5 * EXACT * power)
+    return heads(minimise(objective, begun, stopping, DAMPING).theta)
 
 
-@dataclass(frozen=True, eq=False)
-class _Point:
-    objective: _Squares
-    heads: BlockHeads
-    residual: Float[Tensor, "batch pos output"]
-    value: float
-
-    def quadratic(self) -> Quadratic:
-        """The exact gradient, and a curvature from random functionals."""
-        o = self.objective
-        functionals = [o.root * f for f in _functionals(o.target, CURVATURE, o.generator)]
-        rows, scores = _rows(o.spec, self.heads, o.tokens, functionals, o.root * self.residual)
-        rows = rows[:, o.keep]
-        return Quadratic(scores.sum(0)[o.keep], rows.T @ rows / CURVATURE)
-
-
-def _influence(target: Float[Tensor, "batch pos output"]) -> Float[Tensor, " batch"]:
+def _influence(target: Outputs) -> Float[Tensor, " batch"]:
     """Weights min(1, (median size / size)^2) of sequences: predictions are polynomials of high degree in the states, so
     a few sequences would outweigh all others. They do not look at the residuals."""
     size = target.square().sum((1, 2))
@@ -274,7 +223,7 @@ def _functionals(like: Tensor, count: int, generator: torch.Generator) -> list[T
 
 
 def _rows(
-    spec: ModelSpec, heads: BlockHeads, tokens: Tensor, functionals: Sequence[Tensor], residual: Tensor
+    spec: ModelSpec, heads: BlockHeads, tokens: Tokens, functionals: Sequence[Outputs], residual: Outputs
 ) -> tuple[Float[Tensor, "row number"], Float[Tensor, "batch number"]]:
     """Derivatives in (q, p) of the functionals, one row per functional and sequence, and of half the squared
     residual."""
@@ -290,15 +239,10 @@ def _rows(
 
 
 def uncertainty(
-    spec: ModelSpec,
-    heads: BlockHeads,
-    free: Free,
-    tokens: Float[Tensor, "batch pos D"],
-    target: Float[Tensor, "batch pos output"],
-    seed: int,
+    spec: ModelSpec, heads: BlockHeads, free: Free, tokens: Tokens, target: Outputs, seed: int
 ) -> Uncertainty:
     """At ``heads``, fitted or not."""
-    keep = torch.cat([free[0].flatten(), free[1].flatten()])
+    keep = _free(free)
     functionals = _functionals(target, FUNCTIONALS, torch.Generator().manual_seed(seed))
     rows, scores = _rows(spec, heads, tokens, functionals, heads.predict(spec, tokens) - target)
     rows, scores = rows[:, keep], scores[:, keep]
@@ -309,18 +253,17 @@ def uncertainty(
     inverse = (vectors * torch.where(fixed, 1.0 / values.clamp_min(1e-300), 0.0)) @ vectors.T
     shape = heads.q.shape
 
-    def in_k(numbers: Float[Tensor, "row number"]) -> Float[Tensor, "row layer c c c c"]:
+    def in_k(numbers: Float[Tensor, "row number"]) -> Float[Tensor, "layer c c c c"]:
+        """The norm, over the rows, of what these changes of the free numbers do to k."""
         full = numbers.new_zeros(len(numbers), len(keep))
         full[:, keep] = numbers
         dq, dp = (x.reshape(-1, *shape) for x in full.chunk(2, -1))
-        return torch.einsum("nlhab,lheg->nlabge", dp, heads.q) + torch.einsum("lhab,nlheg->nlabge", heads.p, dq)
+        dk = torch.einsum("nlhab,lheg->nlabge", dp, heads.q) + torch.einsum("lhab,nlheg->nlabge", heads.p, dq)
+        return dk.square().sum(0).sqrt()
 
-    stderr = in_k(scores @ inverse).square().sum(0).sqrt()
-    loose = in_k(vectors.T[~fixed]).square().sum(0).sqrt()
     sizes = heads.k.abs().flatten(1).amax(-1)[:, None, None, None, None]
-    stderr = torch.where(loose > LOOSE * sizes, torch.nan, stderr)
-    theta = torch.cat([heads.q.flatten(), heads.p.flatten()])
-    cost = torch.zeros_like(theta)
-    cost[keep] = theta[keep] ** 2 * curvature.diagonal()
+    stderr = torch.where(in_k(vectors.T[~fixed]) > LOOSE * sizes, torch.nan, in_k(scores @ inverse))
+    cost = torch.zeros(len(keep), dtype=rows.dtype)
+    cost[keep] = heads.numbers[keep] ** 2 * curvature.diagonal()
     cost_q, cost_p = (cost / float((target - target.mean((0, 1))).square().sum())).chunk(2)
     return Uncertainty(stderr, cost_q.view(shape), cost_p.view(shape))

@@ -22,7 +22,7 @@ from interp.models.skipped import Skipped
 from interp.models.tasks import LinePrompts
 from interp.results import ClosedForm, RecoveredAlgorithm, RecoveredForm
 
-__all__ = ["ClosedFormFamily", "ClosedFormFit"]
+__all__ = ["ClosedFormFit"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,10 @@ not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,6 +30,7 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts
 from interp.results import Direction, Division, DivisionBin, HeadRole, Slot
 from interp.stats.averages import mean_with_error, quantile_bins
+from interp.stats.least_squares import affine_map, with_one
 
 __all__ = [
     "DIVIDES",
@@ -59,6 +63,10 @@ class Rows:
     mean_y: Float[Tensor, " prompt"]
     V: Float[Tensor, " prompt"]
     C: Float[Tensor, " prompt"]
+
+    @property
+    def centred(self) -> dict[str, Float[Tensor, "prompt token"]]:
+        return {"x - mean": self.x - self.mean_x[:, None], "y - mean": self.y - self.mean_y[:, None]}
 
     @property
     def numerator(self) -> Float[Tensor, " prompt"]:
@@ -102,12 +110,7 @@ def _line_r2(observed: Tensor, regressor: Tensor) -> float | None:
 def slots(passage: Passage, rows: Rows) -> tuple[Slot, ...]:
     """Every entry of the tokens before each layer: which of the candidates it is a line in, over the context's rows;
     ``query_r2`` is that very line in the query's row."""
-    candidates = {
-        "x": rows.x,
-        "y": rows.y,
-        "x - mean": rows.x - rows.mean_x[:, None],
-        "y - mean": rows.y - rows.mean_y[:, None],
-    }
+    candidates = {"x": rows.x, "y": rows.y, **rows.centred}
     return tuple(
         _slot(layer, index, entry.before[..., index], candidates)
         for layer, entry in enumerate(passage.layers)
@@ -121,38 +124,36 @@ def _slot(layer: int, index: int, value: Tensor, candidates: dict[str, Tensor]) 
     lines = {name: _line(context, c[:, :-1].flatten()) for name, c in candidates.items()}
     scores = {name: _r2(context, a + b * candidates[name][:, :-1].flatten()) or 0.0 for name, (a, b) in lines.items()}
     best = max(scores, key=lambda name: scores[name])
-    if size == 0 or (spread < 0.1 * size and scores[best] < HOLDS):
-        sign, scale = (1 if float(context.mean()) >= 0 else -1), size
-        return Slot(layer=layer, index=index, holds="constant", sign=sign, scale=scale, r2=None, query_r2=None)
     a, b = lines[best]
-    return Slot(
-        layer=layer,
-        index=index,
-        holds=best if scores[best] >= HOLDS else "mixture",
-        sign=1 if b >= 0 else -1,
-        scale=abs(b) if scores[best] >= HOLDS else None,
-        r2=scores[best],
-        query_r2=_r2(query, a + b * candidates[best][:, -1]),
-    )
+    told = scores[best] >= HOLDS
+    known: dict[str, Any] = {
+        "holds": best if told else "mixture",
+        "sign": 1 if b >= 0 else -1,
+        "scale": abs(b) if told else None,
+        "r2": scores[best],
+        "query_r2": _r2(query, a + b * candidates[best][:, -1]),
+    }
+    if size == 0 or (spread < 0.1 * size and not told):
+        sign = 1 if float(context.mean()) >= 0 else -1
+        known = {"holds": "constant", "sign": sign, "scale": size, "r2": None, "query_r2": None}
+    return Slot(layer=layer, index=index, **known)
 
 
 def directions(passage: Passage, rows: Rows) -> tuple[Direction, ...]:
     """Where in the tokens after every layer but the last x - mean x and y - mean y are, whatever the basis."""
-    wanted = {"x - mean": rows.x - rows.mean_x[:, None], "y - mean": rows.y - rows.mean_y[:, None]}
     out = []
     for layer, entry in list(enumerate(passage.layers))[1:]:
-        tokens = torch.cat([entry.before, torch.ones_like(entry.before[..., :1])], -1)
-        size = tokens.flatten(0, 1).square().mean(0).sqrt().clamp_min(1e-300)
-        for holds, value in wanted.items():
-            design, target = (tokens[:, :-1] / size).flatten(0, 1), value[:, :-1].flatten()
-            solution = torch.linalg.lstsq(design, target[:, None], driver="gelsd").solution[:, 0] / size
+        context, query = entry.before[:, :-1].flatten(0, 1), entry.before[:, -1]
+        for holds, value in rows.centred.items():
+            target = value[:, :-1].flatten()
+            solution = affine_map(context, target[:, None])[:, 0]
             out.append(
                 Direction(
                     layer=layer,
                     holds=holds,
                     vector=tuple(solution[:-1].tolist()),
-                    r2=_r2(target, (tokens[:, :-1] @ solution).flatten()),
-                    query_r2=_r2(value[:, -1], tokens[:, -1] @ solution),
+                    r2=_r2(target, with_one(context) @ solution),
+                    query_r2=_r2(value[:, -1], with_one(query) @ solution),
                 )
             )
     return tuple(out)
@@ -165,15 +166,28 @@ def head_roles(passage: Passage, rows: Rows, spec: ModelSpec, weights: dict[str,
     """The role of every head. Numerators are told for the last layer alone, whose rows are read out."""
     out = []
     for layer, entry in enumerate(passage.layers):
-        last = layer + 1 == len(passage.layers)
+        read = _read(spec, weights, layer) if layer + 1 == len(passage.layers) else None
+        shares = partial(_shares, entry, rows, read, _common(passage, spec, layer))
         loudest = float(entry.parts.abs().max())
-        read, common = _read(spec, weights, layer) if last else None, _common(passage, spec, layer)
         for head, part in enumerate(entry.parts):
-            silent = float(part.abs().max()) <= SILENT * loudest
-            out.append(_role(layer, head, part, entry, rows, read, common, silent))
-        together = _role(layer, None, entry.parts.sum(0), entry, rows, read, common, False)
-        out.append(together if read is None else replace(together, centring=None))
+            figures = {**shares(part), "centring": _centring(part, rows)}
+            role = _role(figures)
+            if float(part.abs().max()) <= SILENT * loudest:
+                role, figures = "silent", dict.fromkeys(figures)
+            out.append(HeadRole(layer=layer, head=head, role=role, **figures))
+        whole = entry.parts.sum(0)
+        together = {**shares(whole), "centring": _centred(entry.mid, rows) if read is None else _centring(whole, rows)}
+        told = together if read is None else {**together, "centring": None}
+        out.append(HeadRole(layer=layer, head=None, role=_role(together), **told))
     return tuple(out)
+
+
+def _role(figures: Mapping[str, float | None]) -> str:
+    if (figures["centring"] or 0.0) >= HOLDS:
+        return "centring"
+    kinds = ("numerator", "denominator")
+    roles = [k for k in kinds if (figures[k] or 0.0) >= SHARE and (figures[f"{k}_r2"] or 0.0) >= HOLDS]
+    return " and ".join(roles) or "other"
 
 
 def _read(spec: ModelSpec, weights: dict[str, Tensor], layer: int) -> Float[Tensor, " D"]:
@@ -190,60 +204,42 @@ def _read(spec: ModelSpec, weights: dict[str, Tensor], layer: int) -> Float[Tens
 
 def _centred(mid: Float[Tensor, "prompt token D"], rows: Rows) -> float | None:
     """R^2 of the rows, explained by x - mean x and y - mean y."""
-    seen = torch.stack([torch.ones_like(rows.x), rows.x - rows.mean_x[:, None], rows.y - rows.mean_y[:, None]], -1)
+    seen = torch.stack([torch.ones_like(rows.x), *rows.centred.values()], -1)
     seen, value = seen.flatten(0, 1), mid.flatten(0, 1)
     fitted = seen @ torch.linalg.lstsq(seen, value, driver="gelsd").solution
-    total = float((value - value.mean(0)).square().sum())
-    return 1.0 - float((value - fitted).square().sum()) / total if total > 0 else None
+    left = _ratio((value - fitted).square().sum(), (value - value.mean(0)).square().sum())
+    return None if left is None else 1.0 - left
 
 
-def _role(
-    layer: int,
-    head: int | None,
-    part: Tensor,
-    entry: LayerPassage,
-    rows: Rows,
-    read: Tensor | None,
-    common: Float[Tensor, " prompt"],
-    silent: bool,
-) -> HeadRole:
+def _centring(part: Float[Tensor, "prompt token D"], rows: Rows) -> float | None:
+    """R^2 of what a part adds to the rows, the same to all if it is centring, explained by the means of x and y."""
     means = torch.stack([torch.ones_like(rows.mean_x), rows.mean_x, rows.mean_y], -1)
-    added = part.mean(1)  # the same for all rows, if it is centring
-    fitted = means @ torch.linalg.lstsq(means, added, driver="gelsd").solution
+    fitted = means @ torch.linalg.lstsq(means, part.mean(1), driver="gelsd").solution
     total = float((part - part.mean((0, 1))).square().sum())
-    centring = None if total == 0 else 1.0 - float((part - fitted[:, None]).square().sum()) / total
+    return None if total == 0 else 1.0 - float((part - fitted[:, None]).square().sum()) / total
+
+
+def _shares(
+    entry: LayerPassage, rows: Rows, read: Tensor | None, common: Float[Tensor, " prompt"], part: Tensor
+) -> dict[str, float | None]:
+    """What a part has of numerator and denominator, and what explains it."""
     z = entry.mid[:, -1]
     centred, std = z - z.mean(-1, keepdim=True), entry.scale[:, -1]
     below = common * (centred * part[:, -1]).sum(-1) / (z.shape[-1] * std).clamp_min(1e-300)
-    total_below = float((common * std).sum())
-    denominator = float(below.sum()) / total_below if total_below > 0 else None
-    numerator = numerator_r2 = None
+    out = {
+        "numerator": None,
+        "numerator_r2": None,
+        "denominator": _ratio(below.sum(), (common * std).sum()),
+        "denominator_r2": _line_r2(below, rows.V),
+    }
     if read is not None:
         above, whole = common * (part[:, -1] @ read), common * (z @ read)
-        spread = float((whole * whole).sum())
-        numerator = float((above * whole).sum()) / spread if spread > 0 else None
-        numerator_r2 = _line_r2(above, rows.numerator)
-    denominator_r2 = _line_r2(below, rows.V)
-    roles = []
-    if head is None and read is None:
-        centring = _centred(entry.mid, rows)
-    if centring is not None and centring >= HOLDS:
-        roles.append("centring")
-    else:
-        if numerator is not None and numerator >= SHARE and (numerator_r2 or 0.0) >= HOLDS:
-            roles.append("numerator")
-        if denominator is not None and denominator >= SHARE and (denominator_r2 or 0.0) >= HOLDS:
-            roles.append("denominator")
-    return HeadRole(
-        layer=layer,
-        head=head,
-        role="silent" if silent else " and ".join(roles) or "other",
-        centring=None if silent else centring,
-        numerator=None if silent else numerator,
-        numerator_r2=None if silent else numerator_r2,
-        denominator=None if silent else denominator,
-        denominator_r2=None if silent else denominator_r2,
-    )
+        out |= {"numerator": _ratio(above @ whole, whole @ whole), "numerator_r2": _line_r2(above, rows.numerator)}
+    return out
+
+
+def _ratio(top: Tensor, bottom: Tensor) -> float | None:
+    return float(top) / float(bottom) if float(bottom) > 0 else None
 
 
 # --- division ------------------------------------------------------------------------------------------------------
@@ -258,18 +254,15 @@ def divisions(
         return (), None
     found = []
     for layer, entry in enumerate(passage.layers):
-        common = _common(passage, spec, layer)
-        division = _division(layer, entry.scale[:, -1] * common, rows.V)
+        common, numerator = _common(passage, spec, layer), None
         if layer + 1 == len(passage.layers):
-            top = common * (entry.mid[:, -1] @ _read(spec, weights, layer))
-            division = replace(division, numerator_r2=_line_r2(top, rows.numerator))
-        found.append(division)
+            numerator = _line_r2(common * (entry.mid[:, -1] @ _read(spec, weights, layer)), rows.numerator)
+        found.append(Division(layer=layer, numerator_r2=numerator, **_power(entry.scale[:, -1] * common, rows.V)))
+    low, high = EXPONENT
     dividing = [
         d.layer
         for d in found
-        if (d.r2 or 0.0) >= DIVIDES
-        and EXPONENT[0] <= (d.exponent or 0.0) <= EXPONENT[1]
-        and (d.variation or 0.0) >= VARIES
+        if (d.r2 or 0.0) >= DIVIDES and low <= (d.exponent or 0.0) <= high and (d.variation or 0.0) >= VARIES
     ]
     return tuple(found), dividing[-1] if dividing else None
 
@@ -282,29 +275,25 @@ def _common(passage: Passage, spec: ModelSpec, layer: int) -> Float[Tensor, " pr
     return before if whole else torch.ones_like(before)
 
 
-def _division(layer: int, std: Float[Tensor, " prompt"], V: Float[Tensor, " prompt"]) -> Division:
+def _power(std: Float[Tensor, " prompt"], V: Float[Tensor, " prompt"]) -> dict[str, Any]:
+    """A standard deviation as a power of V."""
     if not (bool((std > 0).all()) and bool((V > 0).all())):
-        return Division(
-            layer=layer, r2=None, exponent=None, exponent_stderr=None, variation=None, numerator_r2=None, bins=()
-        )
+        return {**dict.fromkeys(("r2", "exponent", "exponent_stderr", "variation")), "bins": ()}
     a, b, bins = V.log(), std.log(), quantile_bins(V)
     intercept, slope = _line(b, a)
     spread, residual = (a - a.mean()).square().sum(), b - intercept - slope * a
-    error = (residual.square() * (a - a.mean()).square()).sum().sqrt() / spread if float(spread) > 0 else None
-    return Division(
-        layer=layer,
-        r2=_r2(b, intercept + slope * a),
-        exponent=slope,
-        exponent_stderr=None if error is None else float(error),
-        variation=float(b.std()),
-        numerator_r2=None,
-        bins=tuple(
+    means = {k: mean_with_error(std[bins == k]) for k in bins.unique().tolist()}
+    return {
+        "r2": _r2(b, intercept + slope * a),
+        "exponent": slope,
+        "exponent_stderr": _ratio((residual.square() * (a - a.mean()).square()).sum().sqrt(), spread),
+        "variation": float(b.std()),
+        "bins": tuple(
             DivisionBin(V=float(V[bins == k].mean()), scale=value, stderr=stderr)
-            for k in bins.unique().tolist()
-            for value, stderr in [mean_with_error(std[bins == k])]
+            for k, (value, stderr) in means.items()
             if value is not None
         ),
-    )
+    }
 
 
 def query_share(passage: Passage, spec: ModelSpec, weights: dict[str, Tensor]) -> float | None:
@@ -313,5 +302,4 @@ def query_share(passage: Passage, spec: ModelSpec, weights: dict[str, Tensor]) -
         return 1.0
     part = spec.readout.sign * (passage.layers[-1].after[:, -1] @ weights["readout.weight"][-1])
     whole = passage.prediction - passage.prediction.mean()
-    total = float(whole.square().sum())
-    return float((part * whole).sum()) / total if total > 0 else None
+    return _ratio((part * whole).sum(), whole.square().sum())

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 from interp.families.closed_form_anatomy import DIVIDES, EXPONENT, VARIES
-from interp.identify.family import Family
-from interp.identify.score import RECOGNIZED, RECOGNIZED_LOWER
+from interp.families.line_descent import DescentFit
+from interp.identify.score import RECOGNIZED, RECOGNIZED_LOWER, Score
 from interp.results import Check, Division, Form, Replacement, Rescaled
 
 __all__ = ["checks"]
@@ -22,34 +21,16 @@ DESTROYED = 0.1  # share of the variance that a fixed map in LayerNorm's place m
 DESTROYED_BY = 10.0  # … and so many times what the form leaves
 
 
-@runtime_checkable
-class Method(Protocol):
-    """A fitted gradient method beside the closed form (``interp.families.line_descent.DescentFit``)."""
-
-    @property
-    def parameters(self) -> int: ...
-
-    @property
-    def family(self) -> Family: ...
-
-    @property
-    def ratio(self) -> float: ...
-
-    @property
-    def ratio_high(self) -> float: ...
-
-
 def checks(
     form: Form,
-    methods: Sequence[Method],
+    methods: Sequence[DescentFit],
     rescaled: Sequence[Rescaled],
     divisions: Sequence[Division],
     divides: int | None,
     replacements: Sequence[Replacement],
 ) -> tuple[Check, ...]:
     """The conditions of the verdict closed-form."""
-    low = form.fidelity_ci[0]
-    agrees = form.fidelity is not None and low is not None and form.fidelity >= RECOGNIZED and low >= RECOGNIZED_LOWER
+    agrees = Score(fidelity=form.fidelity, interval=form.fidelity_ci).recognized
     nearest = max(methods, key=lambda r: r.ratio_high)
     return (
         Check(
@@ -74,17 +55,14 @@ def checks(
 
 def _invariance(quantity: str, rescaled: Sequence[Rescaled]) -> Check:
     far = [r for r in rescaled if r.quantity == quantity and max(abs(r.factor), 1 / abs(r.factor)) == FAR]
-    found = {r.factor: r.fidelity for r in far}
     best = max((f for r in far for f in r.rivals.values() if f is not None), default=None)
     outside = min((r.outside for r in far), default=0.0)
+    found = ", ".join(f"times {r.factor:g}: {_number(r.fidelity)}" for r in far)
     return Check(
         name="invariance in x" if quantity == "x" else "equivariance in y",
         passed=bool(far) and all(_keeps(r) for r in far),
-        found=f"fidelity with all {quantity} "
-        + ", ".join(f"times {factor:g}: {_number(value)}" for factor, value in found.items())
-        + f" (at least {100 * outside:.0f} % of these prompts lie outside 95 % of the task's); the best gradient "
-        + "method there "
-        + _number(best),
+        found=f"fidelity with all {quantity} {found} (at least {100 * outside:.0f} % of these prompts lie outside 95 % "
+        f"of the task's); the best gradient method there {_number(best)}",
         bar=f"{INVARIANT} or more, and surely more than any gradient method",
     )
 
@@ -97,35 +75,30 @@ def _keeps(there: Rescaled) -> bool:
 
 
 def _division(divisions: Sequence[Division], divides: int | None) -> Check:
+    found = "there is no LayerNorm"
+    if divisions:
+        shown = divisions[-1 if divides is None else divides]
+        found = (
+            f"the standard deviation in LayerNorm {shown.layer} goes with V to the power {_number(shown.exponent)}, "
+            f"R² {_number(shown.r2)}, its logarithm varies by {_number(shown.variation)}"
+        )
     low, high = EXPONENT
-    name, bar = "division", f"R² {DIVIDES} or more, power {low} to {high}, logarithm varies by {VARIES} or more"
-    if not divisions:
-        return Check(name=name, passed=False, found="there is no LayerNorm", bar=bar)
-    shown = divisions[divides if divides is not None else -1]
-    return Check(
-        name=name,
-        passed=divides is not None,
-        found=f"the standard deviation in LayerNorm {shown.layer} goes with V to the power {_number(shown.exponent)}, "
-        f"R² {_number(shown.r2)}, its logarithm varies by {_number(shown.variation)}",
-        bar=bar,
-    )
+    bar = f"R² {DIVIDES} or more, power {low} to {high}, logarithm varies by {VARIES} or more"
+    return Check(name="division", passed=divides is not None, found=found, bar=bar)
 
 
 def _destroyed(form: Form, replacements: Sequence[Replacement], divides: int | None) -> Check:
-    name, bar = "LayerNorm is needed", f"{DESTROYED} or more, and {DESTROYED_BY:g} times what the form leaves"
+    passed, found = False, "there is no LayerNorm to replace, or no figure"
     shown = next((r for r in replacements if r.layer == divides), replacements[-1] if replacements else None)
-    if shown is None or shown.fidelity is None or form.fidelity is None:
-        return Check(name=name, passed=False, found="there is no LayerNorm to replace, or no figure", bar=bar)
-    lost, kept = 1.0 - shown.fidelity, 1.0 - form.fidelity
-    low = shown.fidelity_ci[1]
-    surely = 1.0 - low if low is not None else lost
-    return Check(
-        name=name,
-        passed=surely >= DESTROYED and lost >= DESTROYED_BY * kept,
-        found=f"the best fixed map in the place of LayerNorm {shown.layer} loses {lost:.2g} of the variance, the form "
-        f"{kept:.2g}",
-        bar=bar,
-    )
+    if shown is not None and shown.fidelity is not None and form.fidelity is not None:
+        lost, kept, most = 1.0 - shown.fidelity, 1.0 - form.fidelity, shown.fidelity_ci[1]
+        passed = (lost if most is None else 1.0 - most) >= DESTROYED and lost >= DESTROYED_BY * kept
+        found = (
+            f"the best fixed map in the place of LayerNorm {shown.layer} loses {lost:.2g} of the variance, the form "
+            f"{kept:.2g}"
+        )
+    bar = f"{DESTROYED} or more, and {DESTROYED_BY:g} times what the form leaves"
+    return Check(name="LayerNorm is needed", passed=passed, found=found, bar=bar)
 
 
 def _number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -19,8 +20,9 @@ from interp.results import Form, Replacement, Rescaled
 from interp.solvers.line_descent import Descent
 from interp.stats.averages import ratio_with_error
 from interp.stats.bootstrap import ratio
+from interp.stats.least_squares import affine_map, with_one
 
-__all__ = ["FORMULAS", "closer", "form_values", "forms", "replacements", "rescalings"]
+__all__ = ["FORMULAS", "closer", "form_values", "forms", "possible_forms", "replacements", "rescalings"]
 
 TAIL = 0.025  # of the prompts of the task lie below, and above, what is called outside
 FORMULAS = {
@@ -29,16 +31,24 @@ FORMULAS = {
 }
 
 
-def form_values(prompts: LinePrompts, name: str) -> Float[Tensor, " prompt"]:
+Values = Float[Tensor, " prompt"]
+
+
+def possible_forms(keys: str) -> tuple[str, ...]:
+    """Those that sums over these keys can give."""
+    return tuple(FORMULAS) if keys == "all" else ("least-squares",)
+
+
+def form_values(prompts: LinePrompts, name: str) -> Values:
     """What a closed form, by its name in ``FORMULAS``, predicts."""
     line = prompts.least_squares()
     return line.prediction if name == "least-squares" else line.shrunken
 
 
-def forms(network: Float[Tensor, " prompt"], prompts: LinePrompts, keys: str, seed: int) -> tuple[Form, ...]:
+def forms(network: Values, prompts: LinePrompts, keys: str, seed: int) -> tuple[Form, ...]:
     """The closed forms that sums over these keys can give, the closest to the network first."""
     out = []
-    for name in FORMULAS if keys == "all" else ("least-squares",):
+    for name in possible_forms(keys):
         value = form_values(prompts, name)
         score = bootstrap_fidelity(value[:, None], network[:, None], seed)
         slope, error = ratio_with_error(value * network, value * value)
@@ -57,12 +67,7 @@ def forms(network: Float[Tensor, " prompt"], prompts: LinePrompts, keys: str, se
     return tuple(sorted(out, key=lambda form: -(form.fidelity if form.fidelity is not None else -float("inf"))))
 
 
-def closer(
-    network: Float[Tensor, " prompt"],
-    form: Float[Tensor, " prompt"],
-    rival: Float[Tensor, " prompt"],
-    seed: int,
-) -> tuple[float, float]:
+def closer(network: Values, form: Values, rival: Values, seed: int) -> tuple[float, float]:
     """The ratio of squared differences, form against rival, and the upper end of its 95 % interval over prompts."""
     ours, theirs = (form - network).square(), (rival - network).square()
     value, (_, high) = ratio(ours, theirs.clamp_min(1e-300), seed)
@@ -70,17 +75,10 @@ def closer(
 
 
 def rescalings(
-    model: LinearTransformer,
-    task: Task,
-    prompts: int,
-    name: str,
-    rivals: Sequence[Descent],
-    seed: int,
-    draw_seed: int,
+    model: LinearTransformer, task: Task, prompts: int, name: str, rivals: Sequence[Descent], seed: int, draw_seed: int
 ) -> tuple[Rescaled, ...]:
     """The network and the form ``name`` where all x, or all y, of the prompts of ``draw_seed`` are multiplied by a
-    factor. The form does not move with
-    x and follows y; whatever is a polynomial in x is lost."""
+    factor. The form does not move with x and follows y; whatever is a polynomial in x is lost."""
     out = []
     sizes: dict[str, Callable[[LinePrompts], Tensor]] = {
         "x": lambda drawn: drawn.least_squares().V,
@@ -92,20 +90,19 @@ def rescalings(
         for variation in task.variations().values():
             if variation.axis != quantity or isinstance(variation.task, Skipped):
                 continue
-            factor, drawn = variation.value, variation.task.sample(prompts, draw_seed)
+            drawn = variation.task.sample(prompts, draw_seed)
             network = predict(model, *drawn.inputs(model.spec))[:, 0]
-            score = bootstrap_fidelity(form_values(drawn, name)[:, None], network, seed)
+            values = {rival.name: rival.predict(drawn) for rival in rivals}
             outside = (size(drawn) < low) | (size(drawn) > high)
+            score = bootstrap_fidelity(form_values(drawn, name)[:, None], network, seed)
             out.append(
                 Rescaled(
                     quantity=quantity,
-                    factor=factor,
+                    factor=variation.value,
                     outside=float(outside.double().mean()),
                     fidelity=score.fidelity,
                     fidelity_ci=score.interval,
-                    rivals={
-                        r.name: bootstrap_fidelity(r.predict(drawn)[:, None], network, seed).fidelity for r in rivals
-                    },
+                    rivals={n: bootstrap_fidelity(v[:, None], network, seed).fidelity for n, v in values.items()},
                 )
             )
     return tuple(out)
@@ -123,19 +120,16 @@ def replacements(
     halves = [(drawn, passage_of(model, drawn)) for drawn in (fitted, held_out)]
     out = []
     for layer in range(model.layers):
-        entry = halves[0][1].layers[layer]
+        entries = [passage.layers[layer] for _, passage in halves]
+        entry = entries[0]
         if layer + 1 == model.layers:
-            solution = _affine(_read_out(model, entry.mid), (halves[0][1].prediction - _kept(model, entry))[:, None])
-            found = [
-                (_with_one(_read_out(model, p.layers[layer].mid)) @ solution)[:, 0] + _kept(model, p.layers[layer])
-                for _, p in halves
-            ]
+            read, kept = (partial(of, model) for of in (_read_out, _kept))
+            solution = affine_map(read(entry.mid), (halves[0][1].prediction - kept(entry))[:, None])
+            found = [(with_one(read(e.mid)) @ solution)[:, 0] + kept(e) for e in entries]
         else:
-            outside = norm.placement == "before-skip"
-            target = entry.after - entry.before if outside else entry.after
-            solution = _affine(entry.mid.flatten(0, 1), target.flatten(0, 1))
-            replaced = _replaced(layer, solution)
-            found = [predict(model, *d.inputs(model.spec), at=replaced)[:, 0, 0] for d, _ in halves]
+            target = entry.after - entry.before if norm.placement == "before-skip" else entry.after
+            replaced = _replaced(layer, affine_map(entry.mid.flatten(0, 1), target.flatten(0, 1)))
+            found = [predict(model, *drawn.inputs(model.spec), at=replaced)[:, 0, 0] for drawn, _ in halves]
         scores = [
             bootstrap_fidelity(value[:, None], passage.prediction[:, None], seed)
             for value, (_, passage) in zip(found, halves, strict=True)
@@ -174,17 +168,6 @@ def _replaced(layer: int, solution: Float[Tensor, "entry_and_1 entry"]) -> At:
     def at(name: str, value: Tensor) -> Tensor:
         if name == f"blocks.{layer}.hook_resid_mid":
             mid[:] = [value]
-        return _with_one(mid[0]) @ solution if name == f"blocks.{layer}.ln.hook_normalized" else value
+        return with_one(mid[0]) @ solution if name == f"blocks.{layer}.ln.hook_normalized" else value
 
     return at
-
-
-def _with_one(values: Float[Tensor, "*batch entry"]) -> Float[Tensor, "*batch entry_and_1"]:
-    return torch.cat([values, torch.ones_like(values[..., :1])], -1)
-
-
-def _affine(values: Tensor, target: Tensor) -> Tensor:
-    """The affine map from rows of ``values`` to rows of ``target``, in units where every column has size 1."""
-    design = _with_one(values)
-    size = design.square().mean(0).sqrt().clamp_min(1e-300)
-    return torch.linalg.lstsq(design / size, target, driver="gelsd").solution / size[:, None]

@@ -133,7 +133,7 @@ def decay(step: Step, sign: int, dim: int) -> Float[Tensor, "dim dim"]:
 
 def fit_step(added: Float[Tensor, "sequence pos dim"], pairs: Pairs, matrix: bool, sign: int) -> Step | None:
     """By least squares of what the network adds, a cluster per sequence; None for a step of size 0."""
-    eta, M, errors = _regress(added, pairs.descent, pairs.curvature, matrix)
+    eta, M, errors = (_regress_matrix if matrix else _regress_number)(added, pairs.descent, pairs.curvature)
     if not eta:
         return None
     W_0 = sign * M / eta
@@ -141,39 +141,36 @@ def fit_step(added: Float[Tensor, "sequence pos dim"], pairs: Pairs, matrix: boo
     return Step(eta=eta, eta_stderr=errors[0], w0=w0, w0_stderr=None if matrix else errors[1] / abs(eta))
 
 
-def _regress(
-    added: Float[Tensor, "sequence pos dim"],
-    descent: Float[Tensor, "sequence pos dim"],
-    curvature: Float[Tensor, "sequence pos dim"],
-    matrix: bool,
-) -> tuple[float, Float[Tensor, "dim dim"], tuple[float, float]]:
-    """eta and M of added = eta descent - M curvature, and the standard errors of eta and of a scalar M."""
-    dim = added.shape[-1]
-    if matrix:
-        # Residuals of both sides after the best M for each, then one number.
-        X = curvature.flatten(0, 1)
-        solved = torch.linalg.lstsq(X, torch.cat([added.flatten(0, 1), descent.flatten(0, 1)], 1), driver="gelsd")
-        fit_added, fit_descent = solved.solution.split(dim, 1)
-        left, right = added.flatten(0, 1) - X @ fit_added, descent.flatten(0, 1) - X @ fit_descent
-        power = float(right.square().sum())
-        eta = float((left * right).sum()) / power if power > 0 else 0.0
-        return eta, (eta * fit_descent - fit_added).T, _errors(left - eta * right, right, added.shape[0])
+Rows = Float[Tensor, "sequence pos dim"]
+Regression = tuple[
+    float, Float[Tensor, "dim dim"], tuple[float, float]
+]  # eta, M, standard errors of eta and a scalar M
+
+
+def _regress_matrix(added: Rows, descent: Rows, curvature: Rows) -> Regression:
+    """Of added = eta descent - M curvature: residuals of both sides after the best M for each, then one number."""
+    X, both = curvature.flatten(0, 1), torch.cat([added.flatten(0, 1), descent.flatten(0, 1)], 1)
+    solution = torch.linalg.lstsq(X, both, driver="gelsd").solution
+    fit_added, fit_descent = solution.chunk(2, 1)
+    left, right = (both - X @ solution).chunk(2, 1)
+    power = float(right.square().sum())
+    eta = float((left * right).sum()) / power if power > 0 else 0.0
+    scores = ((left - eta * right) * right).reshape(added.shape[0], -1).sum(1)
+    error = float(scores.square().sum().sqrt() / right.square().sum())
+    return eta, (eta * fit_descent - fit_added).T, (error, float("nan"))
+
+
+def _regress_number(added: Rows, descent: Rows, curvature: Rows) -> Regression:
     columns = torch.stack([descent.flatten(1), -curvature.flatten(1)], -1)
     design = columns.flatten(0, 1)
     theta = torch.linalg.lstsq(design, added.flatten()[:, None], driver="gelsd").solution[:, 0]
-    residual = added.flatten(1) - columns @ theta
     inverse = torch.linalg.pinv(design.T @ design, hermitian=True)
-    root = torch.einsum("np,npk->nk", residual, columns) @ inverse
-    stderr = root.square().sum(0).sqrt()
+    root = torch.einsum("np,npk->nk", added.flatten(1) - columns @ theta, columns) @ inverse
     eta, mu = theta.tolist()
     # W_0 = M / eta: to first order in both.
-    combined = float((root[:, 1] - mu / eta * root[:, 0]).square().sum().sqrt()) if eta else float("nan")
-    return eta, mu * torch.eye(dim, dtype=added.dtype), (float(stderr[0]), combined)
-
-
-def _errors(residual: Tensor, right: Tensor, sequences: int) -> tuple[float, float]:
-    scores = (residual * right).reshape(sequences, -1).sum(1)
-    return float(scores.square().sum().sqrt() / right.square().sum()), float("nan")
+    combined = float((root[:, 1] - mu / eta * root[:, 0]).norm()) if eta else float("nan")
+    M = mu * torch.eye(added.shape[-1], dtype=added.dtype)
+    return eta, M, (float(root[:, 0].norm()), combined)
 
 
 register_family(GradientStep(name="gradient step", label="gd", matrix=False))

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from interp.families.closed_form_evidence import FORMULAS, closer, form_values
+from interp.families.closed_form_evidence import closer, form_values, possible_forms
 from interp.identify.family import Family, Fit, register_family
 from interp.identify.run import Run
 from interp.identify.score import NEGLIGIBLE, TENFOLD
 from interp.models.skipped import Skipped
 from interp.models.tasks import LinePrompts
 from interp.results import RecoveredAlgorithm, RecoveredDescent
-from interp.solvers.line_descent import POLYNOMIAL, Descent, fit_descent
+from interp.solvers.line_descent import METHODS, POLYNOMIAL, Descent, fit_descent
 
-__all__ = ["DescentFit", "LineDescent"]
+__all__ = ["DescentFit"]
 
 FEWEST = 128  # fitted prompts, which hold the 60 numbers of the polynomial twice over
 
@@ -31,7 +29,6 @@ class DescentFit(Fit):
     descent: Descent
     ratio: float
     ratio_high: float
-    on_fitted: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,28 +53,24 @@ class LineDescent(Family):
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
         fitted, held_out, keys = run.network.fitted, run.network.held_out, run.spec.attention.keys
         steps = max(2, run.model.layers)
-        made = fit_descent(fitted.drawn, keys, fitted.prediction[:, 0], steps, run.seeds.tuning, (self.label,))
-        if not made:
+        descent = fit_descent(fitted.drawn, keys, fitted.prediction[:, 0], steps, run.seeds.tuning, self.label)
+        if descent is None:
             return Skipped("it stands for methods of two steps, and the network has more layers")
-        (descent,) = made
-        form = closest_form(run)
-        ratios = []
-        for half in (fitted, held_out):
-            value = form_values(half.drawn, form)
-            ratios.append(closer(half.prediction[:, 0], value, descent.predict(half.drawn), run.seeds.intervals))
-        ratio, high = max(ratios, key=lambda pair: pair[1])
-        prediction = descent.predict(held_out.drawn)[:, None]
+        form, ratios = closest_form(run), {}
+        for where, half in (
+            ("the prompts that it was fitted to, where it does best", fitted),
+            ("held-out prompts", held_out),
+        ):
+            rival = descent.predict(half.drawn)
+            ratios[where] = closer(half.prediction[:, 0], form_values(half.drawn, form), rival, run.seeds.intervals)
+        where, (ratio, high) = max(ratios.items(), key=lambda item: item[1][1])
         failed: tuple[str, ...] = ()
         if self.label == POLYNOMIAL:
             failed = ("no algorithm: it contains every method of two gradient steps, as a yardstick",)
         elif high < 1.0:
-            where = (
-                "the prompts that it was fitted to, where it does best"
-                if (ratio, high) == ratios[0]
-                else "held-out prompts"
-            )
             times = float(f"{1 / max(ratio, 1e-300):.2g}")
             failed = (f"leaves {times:g} times the squared error of the closed form on {where}",)
+        prediction = descent.predict(held_out.drawn)[:, None]
         return DescentFit(
             family=self,
             parameters=descent.parameters,
@@ -88,7 +81,6 @@ class LineDescent(Family):
             descent=descent,
             ratio=ratio,
             ratio_high=high,
-            on_fitted=(ratio, high) == ratios[0],
         )
 
     def improves(self, own: Fit, other: Fit) -> bool:
@@ -111,13 +103,9 @@ class LineDescent(Family):
 def closest_form(run: Run) -> str:
     """The closed form that comes closest to the network on held-out prompts, of those that sums over the keys give."""
     held_out = run.network.held_out
-
-    def error(name: str) -> Float[Tensor, ""]:
-        return (held_out.prediction[:, 0] - form_values(held_out.drawn, name)).square().mean()
-
-    names = list(FORMULAS) if run.spec.attention.keys == "all" else ["least-squares"]
-    return min(names, key=lambda name: float(error(name)))
+    values = {name: form_values(held_out.drawn, name) for name in possible_forms(run.spec.attention.keys)}
+    return min(values, key=lambda name: float((held_out.prediction[:, 0] - values[name]).square().mean()))
 
 
-for label in ("gd", "preconditioned-gd", "gd++", POLYNOMIAL):
+for label in (*METHODS, POLYNOMIAL):
     register_family(LineDescent(name=f"{label} on points", label=label))

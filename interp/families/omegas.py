@@ -69,8 +69,9 @@ class SharedKeysFamily(Family):
         raise NotImplementedError
 
     def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
-        """Where to begin a refit, beside the output-weighted estimate."""
-        return ()
+        """Where to begin a refit, beside the output-weighted estimate: at the projection of the weights."""
+        known = isinstance(parametrisation, BasisParametrisation)
+        return [parametrisation.by_weights(network.layers, network.live)] if known else ()
 
     def structure_numbers(self, parametrisation: Parametrisation) -> int:
         """Numbers that were read off the weights, not fitted."""
@@ -126,8 +127,7 @@ class ConditioningFamily(SharedKeysFamily):
         run.progress("looking for EAGLE")
         assert isinstance(fit.parametrisation, BasisParametrisation)  # as that of every form of gd++
         laws = scaling_laws(fit.parametrisation, fit.fit, network.layers, run.task, run.spec, run.seeds.adaptation)
-        refined = replace(fit, laws=laws)
-        return replace(refined, algorithm="eagle") if any(law.holds for law in refined.laws) else refined
+        return replace(fit, laws=laws, algorithm="eagle" if any(law.holds for law in laws) else fit.algorithm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +142,6 @@ class OmegaFamily(SharedKeysFamily):
 
     def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> BasisParametrisation:
         return BasisParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
-
-    def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
-        """The projection of the weights."""
-        assert isinstance(parametrisation, BasisParametrisation)
-        return [parametrisation.by_weights(network.layers, network.live)]
 
 
 class GdPlusPlus(OmegaFamily, ConditioningFamily):

@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.algebra.basis import BasisLayers, BasisMap, LayerwiseBasis, omega_maps, trace_maps
+from interp.algebra.basis import BasisLayers, BasisMap, Matrices, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
-from interp.algebra.structure import MachineMap, Machines, Sketch, machine_maps, sketch_maps
+from interp.algebra.structure import MachineMap, Sketch, sketch_maps
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
 
@@ -40,28 +39,26 @@ class BasisParametrisation:
     scale: float
     residual: float
 
+    by_layer: tuple[tuple[BasisMap, ...], ...] | None = None  # where layers have maps of their own, not ``maps``
+
+    @classmethod
+    def on(
+        cls, maps: tuple[BasisMap, ...], spec: ModelSpec, live: LiveCoordinates, scale: float
+    ) -> BasisParametrisation:
+        alive = tuple(tuple(live.of(m, layer) for m in maps) for layer in range(len(live.maps)))
+        return cls(maps, alive, scale, float(spec.residual))
+
     @classmethod
     def of(cls, names: Collection[str], spec: ModelSpec, live: LiveCoordinates, scale: float) -> BasisParametrisation:
         """The maps of these names: omegas "xx", "xy", "yx", "yy", and "traces" for all trace maps."""
         chosen: tuple[BasisMap, ...] = tuple(m for m in omega_maps(spec) if m.name in names)
-        chosen += trace_maps(spec) if "traces" in names else ()
-        layers = range(live.maps.shape[0])
-        return cls(chosen, tuple(tuple(live.of(m, i) for m in chosen) for i in layers), scale, float(spec.residual))
-
-    @classmethod
-    def on_machines(
-        cls, machines: Machines, spec: ModelSpec, live: LiveCoordinates, scale: float
-    ) -> BasisParametrisation:
-        """gd++ where every machine conditions its own inputs."""
-        maps = machine_maps(spec, machines)
-        layers = range(live.maps.shape[0])
-        return cls(maps, tuple(tuple(live.of(m, i) for m in maps) for i in layers), scale, float(spec.residual))
+        return cls.on(chosen + (trace_maps(spec) if "traces" in names else ()), spec, live, scale)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(row) for row in self.live)
 
-    def scaled(self, scale: float) -> Self:
+    def scaled(self, scale: float) -> BasisParametrisation:
         return replace(self, scale=scale)
 
     @property
@@ -78,10 +75,9 @@ class BasisParametrisation:
     def mask(self) -> Tensor:
         return torch.tensor(self.live)
 
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
-        columns = [m.contract(gamma, gram) for m, alive in zip(self.maps, self.live[layer], strict=True) if alive]
+    def design(self, layer: int, gamma: Matrices, gram: Matrices) -> Float[Tensor, "prompt parameter"]:
+        maps = self.maps if self.by_layer is None else self.by_layer[layer]
+        columns = [m.contract(gamma, gram) for m, alive in zip(maps, self.live[layer], strict=True) if alive]
         return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
 
     def table(self, theta: Float[Tensor, " parameter"]) -> Float[Tensor, "layer map"]:
@@ -102,32 +98,21 @@ class BasisParametrisation:
         return self.flatten(torch.stack(rows))
 
     def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
-        return BasisLayers(self.maps, self.table(theta), self.scale, self.residual)
+        return BasisLayers(self.maps, self.table(theta), self.scale, self.residual, self.by_layer)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SketchedParametrisation(BasisParametrisation):
     """gd++ that reads one subspace of x and writes another, which change from layer to layer; ``maps`` are those of the
     first layer."""
 
-    by_layer: tuple[tuple[BasisMap, ...], ...]
     sketch: Sketch
 
     @classmethod
     def on_sketch(cls, sketch: Sketch, spec: ModelSpec, live: LiveCoordinates, scale: float) -> SketchedParametrisation:
         by_layer = sketch_maps(spec, sketch)
         alive = tuple(tuple(live.of(m, i) for m in maps) for i, maps in enumerate(by_layer))
-        return cls(by_layer[0], alive, scale, float(spec.residual), by_layer, sketch)
-
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
-        chosen = zip(self.by_layer[layer], self.live[layer], strict=True)
-        columns = [m.contract(gamma, gram) for m, alive in chosen if alive]
-        return self.scale * torch.stack(columns, -1) if columns else gamma.new_zeros(gamma.shape[0], 0)
-
-    def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps:
-        return LayerwiseBasis(self.by_layer, self.table(theta), self.scale, self.residual)
+        return cls(by_layer[0], alive, scale, float(spec.residual), by_layer, sketch=sketch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,12 +130,10 @@ class MatrixParametrisation:
     def sizes(self) -> tuple[int, ...]:
         return (len(self.inputs) ** 2,) * self.layers
 
-    def scaled(self, scale: float) -> Self:
+    def scaled(self, scale: float) -> MatrixParametrisation:
         return replace(self, scale=scale)
 
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
+    def design(self, layer: int, gamma: Matrices, gram: Matrices) -> Float[Tensor, "prompt parameter"]:
         # T[y, e] = s * sum_c Omega[c, e] G[y, c]
         x = list(self.inputs)
         return self.scale * (gram[:, self.label, x][:, :, None] * gamma[:, self.label, x][:, None, :]).flatten(1)

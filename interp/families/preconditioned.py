@@ -16,7 +16,7 @@ from interp.identify.run import Run
 from interp.identify.score import EXACT, NEGLIGIBLE
 from interp.models.skipped import Skipped
 
-__all__ = ["PreconditionedGD"]
+__all__ = []
 
 ROWS_PER_PARAMETER = 4  # fewest fitted rows per number for the family to be tried
 

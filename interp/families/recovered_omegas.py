@@ -6,12 +6,14 @@ fit, of all four omegas together, which shows what the family leaves out.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.algebra.structure import Sketch
 from interp.algebra.unrolling import label_indices
 from interp.families.parametrisations import BasisParametrisation, MatrixParametrisation, SketchedParametrisation
 from interp.models.specification import ModelSpec
@@ -27,12 +29,7 @@ __all__ = ["describe_recovered"]
 def describe_recovered(chosen: OmegaFit, spec: ModelSpec, context: int, blocks: bool) -> RecoveredOmegas:
     """The chosen family as data, for prompts of ``context`` examples; where ``blocks`` of a matrix are completed with
     what a layer sees of x, and with the law that its steps follow if it is eagle."""
-    if isinstance(chosen.parametrisation, MatrixParametrisation):
-        layers = _matrices(chosen.parametrisation, chosen.fit)
-    else:
-        assert isinstance(chosen.parametrisation, BasisParametrisation)
-        layers = _coefficients(chosen.parametrisation, chosen.fit)
-    inputs, label = label_indices(spec)
+    form, (inputs, label) = chosen.parametrisation, label_indices(spec)
     fields: dict[str, Any] = {
         "family": chosen.family.name,
         "parameters": chosen.parameters,
@@ -42,42 +39,33 @@ def describe_recovered(chosen: OmegaFit, spec: ModelSpec, context: int, blocks: 
         "scale": spec.attention.scale,
         "residual": spec.residual,
         "sign": spec.readout.sign,
-        "layers": layers,
     }
+    if isinstance(form, MatrixParametrisation):
+        fields["layers"] = _matrices(form, chosen.fit)
+    else:
+        assert isinstance(form, BasisParametrisation)
+        fields["layers"] = _coefficients(form, chosen.fit)
     if not blocks:
         return RecoveredOmegas(**fields)
-    eagle = chosen.law if chosen.law is not None and chosen.law.holds else None
-    return RecoveredCompletion(
-        **fields,
-        outputs=len(label),
-        algorithm=chosen.named,
-        machines=chosen.parametrisation.machines if isinstance(chosen.parametrisation, BasisParametrisation) else (),
-        sketches=_read(chosen),
-        written=_written(chosen),
-        eta=None if eagle is None else eagle.eta,
-        eta_ci=(None, None) if eagle is None else eagle.eta_ci,
-        gamma=None if eagle is None else eagle.gamma,
-        gamma_ci=(None, None) if eagle is None else eagle.gamma_ci,
-    )
+    if isinstance(form, BasisParametrisation):
+        fields["machines"] = form.machines
+    if isinstance(form, SketchedParametrisation):
+        fields["sketches"], fields["written"] = _subspaces(form.sketch)
+    if chosen.law is not None and chosen.law.holds:
+        fields |= {name: getattr(chosen.law, name) for name in ("eta", "eta_ci", "gamma", "gamma_ci")}
+    return RecoveredCompletion(**fields, outputs=len(label), algorithm=chosen.named)
 
 
-def _read(chosen: OmegaFit) -> tuple[list[Any] | None, ...]:
-    """An orthonormal basis of what every layer sees of x."""
-    if not isinstance(chosen.parametrisation, SketchedParametrisation):
-        return ()
-    sketch = chosen.parametrisation.sketch
-    return tuple(
-        _basis(read) if rank < len(read) else None for read, rank in zip(sketch.reads, sketch.ranks, strict=True)
-    )
+Subspaces = tuple[list[Any] | None, ...]
 
 
-def _written(chosen: OmegaFit) -> tuple[list[Any] | None, ...]:
-    """The same of what it writes of x, where that is another subspace."""
-    if not isinstance(chosen.parametrisation, SketchedParametrisation):
-        return ()
-    sketch = chosen.parametrisation.sketch
-    return tuple(
-        None if written is read else _basis(written) for read, written in zip(sketch.reads, sketch.writes, strict=True)
+def _subspaces(sketch: Sketch) -> tuple[Subspaces, Subspaces]:
+    """An orthonormal basis of what every layer sees of x, and of what it writes where that is another subspace."""
+    reads = zip(sketch.reads, sketch.ranks, strict=True)
+    pairs = zip(sketch.reads, sketch.writes, strict=True)
+    return (
+        tuple(_basis(read) if rank < len(read) else None for read, rank in reads),
+        tuple(None if written is read else _basis(written) for read, written in pairs),
     )
 
 
@@ -90,15 +78,13 @@ def _coefficients(family: BasisParametrisation, fit: Estimate) -> tuple[Recovere
     names = [(layer, maps[k]) for layer, k in torch.nonzero(family.mask).tolist()]
     rows: list[dict[str, RecoveredCoefficient]] = [{} for _ in family.live]
     for k, (layer, name) in enumerate(names):
-        value, error = float(fit.theta[k]), float(fit.stderr[k])
-        partners = ", ".join(f"{names[j][1]} of layer {names[j][0]}" for j in fit.partners[k][:3])
-        reason = None
-        if not fit.determined[k]:
+        value, error, determined = float(fit.theta[k]), float(fit.stderr[k]), fit.determined[k]
+        reason = None if error < abs(value) else "its standard error exceeds its size"
+        if not determined:
+            partners = ", ".join(f"{names[j][1]} of layer {names[j][0]}" for j in fit.partners[k][:3])
             reason = "the prompts do not determine it" + (f"; it trades off against {partners}" if partners else "")
-        elif not error < abs(value):
-            reason = "its standard error exceeds its size"
-        known = fit.determined[k] and bool(torch.isfinite(fit.stderr[k]))
-        rows[layer][name] = RecoveredCoefficient(value=value, stderr=error if known else None, undetermined=reason)
+        known = error if determined and math.isfinite(error) else None
+        rows[layer][name] = RecoveredCoefficient(value=value, stderr=known, undetermined=reason)
     return tuple(RecoveredLayer(index=index, coefficients=row) for index, row in enumerate(rows))
 
 

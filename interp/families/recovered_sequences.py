@@ -48,13 +48,10 @@ def recovered_heads(fit: BlockScalarFit, run: Run) -> RecoveredHeads:
     k = torch.where(live, fit.heads.k, 0.0)
     stderr: tuple[float | None, ...] = ()
     if fit.how == "refit":
-        free = free_numbers(fit.live, fit.heads.q.shape[1])
-        tokens, target = fitted.tokens[:SENSED], fitted.outputs[:SENSED]
-        known = uncertainty(spec, fit.heads, free, tokens, target, run.seeds.adaptation).stderr
-        most = [
-            float(error[alive].max()) if bool(alive.any()) else 0.0 for error, alive in zip(known, live, strict=True)
-        ]
-        stderr = tuple(value if value == value else None for value in most)
+        free, few = free_numbers(fit.live, fit.heads.q.shape[1]), fitted[slice(0, SENSED)]
+        errors = uncertainty(spec, fit.heads, free, few.tokens, few.outputs, run.seeds.adaptation).stderr
+        most = torch.where(live, errors, 0.0).flatten(1).amax(1).tolist()
+        stderr = tuple(None if value != value else value for value in most)
     return RecoveredHeads(
         **_shared(spec, task),
         family="revalg",

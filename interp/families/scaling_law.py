@@ -21,8 +21,9 @@ are no law, whatever the norms do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,9 +75,9 @@ def batch_norms(
     network: HeadLayers, task: Task, spec: ModelSpec, family: BasisParametrisation, seed: int
 ) -> tuple[Norms, ...]:
     """Every statistic, of ``BATCHES`` batches of fresh prompts. Prompts on which the network diverges are left out."""
-    views = {"": _view(family)}
-    if family.machines or isinstance(family, SketchedParametrisation):
-        views[" whole"] = _view(None)
+    views: dict[str, BasisParametrisation | None] = {"": family}
+    if family.machine_masks or isinstance(family, SketchedParametrisation):
+        views[" whole"] = None
     inputs, _ = label_indices(spec)
     found: dict[str, list[Tensor]] = {}
     for own in np.random.SeedSequence(seed).generate_state(BATCHES).tolist():
@@ -87,25 +88,21 @@ def batch_norms(
             continue
         blocks = [gram[kept][:, inputs][:, :, inputs] for gram in grams]
         for name, view in views.items():
-            square = torch.stack([torch.linalg.eigvalsh(view(i, block))[:, -1] for i, block in enumerate(blocks)])
+            square = torch.stack(
+                [torch.linalg.eigvalsh(_seen(view, i, block))[:, -1] for i, block in enumerate(blocks)]
+            )
             found.setdefault(f"largest{name}", []).append(square.amax(1))
             found.setdefault(f"mean{name}", []).append(square.mean(1))
     return tuple(Norms(name, torch.stack(rows, 1)) for name, rows in found.items())
 
 
-def _view(family: BasisParametrisation | None) -> Callable[[int, Tensor], Tensor]:
+def _seen(family: BasisParametrisation | None, layer: int, block: Tensor) -> Tensor:
     """What a layer of a family sees of A^T A; None: all of it."""
-    masks = () if family is None else family.machine_masks
-
-    def view(layer: int, block: Tensor) -> Tensor:
-        if isinstance(family, SketchedParametrisation):
-            projector = family.sketch.reads[layer]
-            block = projector @ block @ projector
-        for mask in masks:
-            block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them
-        return block
-
-    return view
+    if isinstance(family, SketchedParametrisation):
+        block = family.sketch.reads[layer] @ block @ family.sketch.reads[layer]
+    for mask in () if family is None else family.machine_masks:
+        block = block * mask  # the blocks of the machines: the largest eigenvalue of all is that of one of them
+    return block
 
 
 def scaling_laws(
@@ -115,18 +112,16 @@ def scaling_laws(
     values, errors = (network.scale * family.table(t) for t in (fit.theta, fit.stderr))
     fixed = torch.tensor(fit.determined) & (fit.stderr < fit.theta.abs())  # False for NaN too
     known = family.table(fixed.double()) > 0
-    return tuple(
-        _law(norms, values, errors, known, family)
-        for norms in batch_norms(network, task, spec, family, seed)
-    )  # fmt: skip
+    measured = batch_norms(network, task, spec, family, seed)
+    return tuple(_law(norms, values, errors, known, family) for norms in measured)
 
 
 def law_sentence(law: ScalingLaw) -> str:
     """Whether the steps are those of EAGLE, and how far they are off."""
     if law.holds:
         eta, gamma = (
-            f"{value:.2g} [{low:.2g}, {high:.2g}]"
-            for value, (low, high) in ((law.eta, law.eta_ci), (law.gamma, law.gamma_ci))
+            f"{value:.2g} [{ci[0]:.2g}, {ci[1]:.2g}]"
+            for value, ci in ((law.eta, law.eta_ci), (law.gamma, law.gamma_ci))
         )
         return (
             f"Its steps follow the norm of A from layer to layer, ω_xx = -η/|A|² and ω_yx = -γ/|A|² with η = {eta} and "
@@ -137,20 +132,37 @@ def law_sentence(law: ScalingLaw) -> str:
     return f"It is not EAGLE, whose steps follow the norm of A from layer to layer: {law.why}{much}."
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Step:
-    """A coefficient beside the norm of its layer."""
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The known coefficients of one name beside the norms of their layers."""
 
     name: str
-    norm: float  # |A|^2
-    factor: float  # eta or gamma
-    error: float  # of the logarithm of ``factor``: the scatter of the norm, and the coefficient's own
+    layers: list[int]
+    norm: np.ndarray  # |A|^2
+    factor: np.ndarray  # eta or gamma
+    error: np.ndarray  # of the logarithm of ``factor``: the scatter of the norm, and the coefficient's own
 
     @property
-    def interval(self) -> tuple[float, float]:
-        reach = math.exp(1.96 * self.error)
-        low, high = self.factor / reach, self.factor * reach
-        return min(low, high), max(low, high)
+    def labels(self) -> list[str]:
+        return [f"ω_{self.name} of layer {layer}" for layer in self.layers]
+
+    def at(self, layer: int) -> tuple[float | None, tuple[float | None, float | None]]:
+        """The factor with its interval."""
+        if layer not in self.layers:
+            return None, (None, None)
+        k = self.layers.index(layer)
+        reach = math.exp(1.96 * self.error[k])
+        low, high = sorted((float(self.factor[k] / reach), float(self.factor[k] * reach)))
+        return float(self.factor[k]), (low, high)
+
+    def mean(self) -> tuple[float, tuple[float, float]]:
+        """The geometric mean of two or more layers with its 95 % interval: Student's, from how far they are off it, or
+        what the errors of the layers make of it, whichever is wider."""
+        logs, n = np.log(self.factor), len(self.layers)
+        spread = stdtrit(n - 1, 0.975) * logs.std(ddof=1) / n**0.5
+        reach = max(float(spread), 1.96 * float(np.linalg.norm(self.error)) / n)
+        middle = float(logs.mean())
+        return math.exp(middle), (math.exp(middle - reach), math.exp(middle + reach))
 
 
 def _law(
@@ -161,101 +173,61 @@ def _law(
     family: BasisParametrisation,
 ) -> ScalingLaw:
     names, typical = [m.name for m in family.maps], norms.typical
-    series: list[dict[int, _Step]] = []
+    series = []
     for name in ("xx", "yx"):
         k = names.index(name)
-        alive = [layer for layer in range(len(values)) if bool(known[layer, k])]
-        own = (errors[alive, k] / values[alive, k]).square()
-        error = (norms.scatter(alive).square() + own).sqrt() if alive else own
-        factors = (-values[alive, k] * typical[alive]).tolist()
-        series.append({
-            layer: _Step(name=f"ω_{name} of layer {layer}", norm=float(typical[layer]), factor=factor, error=e)
-            for layer, factor, e in zip(alive, factors, error.tolist(), strict=True)
-        })  # fmt: skip
-    eta, gamma = series
-    points = tuple(
-        LawPoint(
-            layer=layer,
-            norm=float(typical[layer]),
-            eta=eta[layer].factor if layer in eta else None,
-            eta_ci=eta[layer].interval if layer in eta else (None, None),
-            gamma=gamma[layer].factor if layer in gamma else None,
-            gamma_ci=gamma[layer].interval if layer in gamma else (None, None),
-        )
-        for layer in range(len(values))
-    )
-    return _judged(norms.statistic, points, list(eta.values()), list(gamma.values()))
+        alive = torch.nonzero(known[:, k]).flatten().tolist()
+        value, norm = values[alive, k], typical[alive]
+        error = (errors[alive, k] / value).square()
+        error = (norms.scatter(alive).square() + error).sqrt() if alive else error
+        series.append(_Steps(name, alive, norm.numpy(), (-value * norm).numpy(), error.numpy()))
+    points = []
+    for layer in range(len(values)):
+        (eta, eta_ci), (gamma, gamma_ci) = (steps.at(layer) for steps in series)
+        norm = float(typical[layer])
+        points.append(LawPoint(layer=layer, norm=norm, eta=eta, eta_ci=eta_ci, gamma=gamma, gamma_ci=gamma_ci))
+    return _judged(norms.statistic, tuple(points), series)
 
 
-def _judged(statistic: str, points: tuple[LawPoint, ...], eta: list[_Step], gamma: list[_Step]) -> ScalingLaw:
-    def law(
-        why: str,
-        holds: bool = False,
-        intervals: Sequence[tuple[float | None, float | None]] = ((None, None), (None, None)),
-        **figures: float | None,
-    ) -> ScalingLaw:
-        known = dict.fromkeys(("eta", "gamma", "spread", "explained", "slope", "slope_stderr")) | figures
-        eta_ci, gamma_ci = intervals
-        return ScalingLaw(
-            statistic=statistic, points=points, holds=holds, why=why, eta_ci=eta_ci, gamma_ci=gamma_ci, **known
-        )
+def _judged(statistic: str, points: tuple[LawPoint, ...], series: Sequence[_Steps]) -> ScalingLaw:
+    def law(why: str, holds: bool = False, **figures: Any) -> ScalingLaw:
+        unknown = dict.fromkeys(("eta", "gamma", "spread", "explained", "slope", "slope_stderr"))
+        fields: dict[str, Any] = {**unknown, "eta_ci": (None, None), "gamma_ci": (None, None), **figures}
+        return ScalingLaw(statistic=statistic, points=points, holds=holds, why=why, **fields)
 
-    if min(len(eta), len(gamma)) < 2:
+    if min(len(steps.layers) for steps in series) < 2:
         return law("it takes two known steps that condition A, and two that write D, to tell a law from a constant")
-    wrong = next((step for step in (*eta, *gamma) if not (step.factor > 0 and step.norm > 0)), None)
-    if wrong is not None:
-        return law(f"{wrong.name} is a step in the wrong direction")
-    means = [_mean([math.log(step.factor) for step in steps]) for steps in (eta, gamma)]
-    off, raw, inverse = [], [], []
-    for steps, mean in zip((eta, gamma), means, strict=True):
-        off += [math.log(step.factor) - mean for step in steps]
-        raw += _centred([math.log(step.factor / step.norm) for step in steps])
-        inverse += _centred([-math.log(step.norm) for step in steps])
-    errors = [step.error for step in (*eta, *gamma)]
-    beyond = [abs(value) - max(math.log(WITHIN), ERRORS * e) for value, e in zip(off, errors, strict=True)]
-    worst = max(range(len(off)), key=beyond.__getitem__)
-    spread = math.exp(max(abs(value) for value in off))
-    total, left, across = (sum(value**2 for value in values) for values in (raw, off, inverse))
-    explained = 1.0 - left / total if total > CONSTANT else None
+    labels = [label for steps in series for label in steps.labels]
+    factor, norm, errors = (np.concatenate([getattr(s, name) for s in series]) for name in ("factor", "norm", "error"))
+    wrong = np.flatnonzero(~((factor > 0) & (norm > 0)))
+    if len(wrong):
+        return law(f"{labels[wrong[0]]} is a step in the wrong direction")
+    group = np.repeat([0, 1], [len(steps.layers) for steps in series])
+    off, raw, inverse = (
+        values - np.array([values[group == 0].mean(), values[group == 1].mean()])[group]
+        for values in (np.log(factor), np.log(factor / norm), -np.log(norm))
+    )
+    beyond = np.abs(off) - np.maximum(math.log(WITHIN), ERRORS * errors)
+    worst, spread = int(beyond.argmax()), math.exp(float(np.abs(off).max()))
+    total, left, across = (float(values @ values) for values in (raw, off, inverse))
     slope, error, free = None, None, len(raw) - 3  # two means and the slope
     if across > CONSTANT:
-        slope = sum(s * n for s, n in zip(raw, inverse, strict=True)) / across
-        if free > 0:
-            rest = sum((s - slope * n) ** 2 for s, n in zip(raw, inverse, strict=True))
-            error = (rest / free / across) ** 0.5
+        slope = float(raw @ inverse) / across
+        rest = raw - slope * inverse
+        error = (float(rest @ rest) / free / across) ** 0.5 if free > 0 else None
     holds = False
     if total <= CONSTANT:
         why = "all layers take the same steps"
     elif beyond[worst] > 0:
-        why = f"{(*eta, *gamma)[worst].name} is off by a factor of {math.exp(abs(off[worst])):.2f}"
-    elif left > LEFT * total + SCATTERED * sum(e**2 for e in errors) or (left > MOST * total and spread > WITHIN):
+        why = f"{labels[worst]} is off by a factor of {math.exp(abs(off[worst])):.2f}"
+    elif left > LEFT * total + SCATTERED * float(errors @ errors) or (left > MOST * total and spread > WITHIN):
         why = f"it leaves {100 * left / total:.0f} % of how the steps change over the layers"
     else:
         holds, why = True, f"no layer is off by more than a factor of {spread:.2f}"
         if left > MOST * total:
             why += ", but |A| changes so little that equal steps would fit as well"
+    (eta, eta_ci), (gamma, gamma_ci) = (steps.mean() for steps in series)
     return law(
-        why, holds, [_interval_of_mean(eta), _interval_of_mean(gamma)], eta=math.exp(means[0]),
-        gamma=math.exp(means[1]), spread=spread, explained=explained, slope=slope, slope_stderr=error,
+        why, holds, eta=eta, eta_ci=eta_ci, gamma=gamma, gamma_ci=gamma_ci, spread=spread,
+        explained=1.0 - left / total if total > CONSTANT else None, slope=slope, slope_stderr=error,
     )  # fmt: skip
-
-
-def _interval_of_mean(steps: Sequence[_Step]) -> tuple[float, float]:
-    """95 % interval of the geometric mean of two or more layers: Student's, from how far they are off it, or what the
-    errors of the layers make of it, whichever is wider."""
-    logs, n = [math.log(step.factor) for step in steps], len(steps)
-    off = sum(value**2 for value in _centred(logs))
-    reach = max(
-        float(stdtrit(n - 1, 0.975)) * (off / (n - 1) / n) ** 0.5,
-        1.96 * sum(step.error**2 for step in steps) ** 0.5 / n,
-    )
-    return math.exp(_mean(logs) - reach), math.exp(_mean(logs) + reach)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _centred(values: Sequence[float]) -> list[float]:
-    mean = _mean(values)
-    return [value - mean for value in values]

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from interp.algebra.structure import SketchMap, find_machines, find_sketch
+from interp.algebra.structure import find_machines, find_sketch, machine_maps, sketch_maps
 from interp.families.omegas import ConditioningFamily, OmegaFit
 from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.identify.estimates import Parametrisation
-from interp.identify.family import Fit, materially_better, register_family
+from interp.identify.family import Fit, materially_better, register_family, surely_less
 from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.identify.score import NEGLIGIBLE
 from interp.models.skipped import Skipped
 from interp.models.tasks import Blocks
 
-__all__ = ["MachinesFamily", "SketchedFamily"]
+__all__ = []
 
 
 class StructuredFamily(ConditioningFamily):
@@ -41,10 +41,8 @@ class StructuredFamily(ConditioningFamily):
         return None if blocks else Skipped("its prompts are not the rows of a matrix")
 
     def improves(self, own: Fit, other: Fit) -> bool:
-        most, least = own.score.interval[0], other.score.interval[1]
-        surely = most is not None and least is not None and most > least
-        contained = other.family.name in self.contains and surely and other.score.unexplained > NEGLIGIBLE
-        return contained or materially_better(own, other)
+        worse = other.family.name in self.contains and other.score.unexplained > NEGLIGIBLE
+        return (worse and surely_less(own.score, other.score, 1.0)) or materially_better(own, other)
 
 
 class SketchedFamily(StructuredFamily):
@@ -60,11 +58,9 @@ class SketchedFamily(StructuredFamily):
 
     def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
         assert isinstance(parametrisation, SketchedParametrisation)
-        spec = network.model.spec
-        table = [
-            [m.by_weights(network.layers, layer, spec) for m in maps if isinstance(m, SketchMap)]
-            for layer, maps in enumerate(parametrisation.by_layer)
-        ]
+        layers, spec = network.layers, network.model.spec
+        by_layer = enumerate(sketch_maps(spec, parametrisation.sketch))
+        table = [[m.by_weights(layers, layer, spec) for m in maps] for layer, maps in by_layer]
         return [parametrisation.flatten(torch.tensor(table, dtype=torch.float64))]
 
     def structure_numbers(self, parametrisation: Parametrisation) -> int:
@@ -97,11 +93,8 @@ class MachinesFamily(StructuredFamily):
         machines = find_machines(network.layers, run.spec)
         if isinstance(machines, str):
             return Skipped(machines)
-        return BasisParametrisation.on_machines(machines, run.spec, network.live, network.layers.scale)
-
-    def further_starts(self, parametrisation: Parametrisation, network: SharedKeys) -> Sequence[Tensor]:
-        assert isinstance(parametrisation, BasisParametrisation)
-        return [parametrisation.by_weights(network.layers, network.live)]
+        maps = machine_maps(run.spec, machines)
+        return BasisParametrisation.on(maps, run.spec, network.live, network.layers.scale)
 
 
 register_family(SketchedFamily())

@@ -12,25 +12,21 @@ Gamma_l = d prediction / d T^l (``interp.algebra.sensitivity``) and design colum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.algebra.basis import Matrices
 from interp.algebra.sensitivity import Prompts, Sensitivities, differentiate
-from interp.models.gram import GramTrajectory, LayerMaps, forward
+from interp.models.gram import LayerMaps, forward
 from interp.stats.least_squares import Estimate, least_squares
-from interp.stats.levenberg_marquardt import Damping, Progress, Quadratic, Stopping, minimise
+from interp.stats.levenberg_marquardt import Damping, Evaluated, Progress, Quadratic, Stopping, minimise
 
-__all__ = [
-    "Parametrisation",
-    "output_estimate",
-    "refit",
-]
+__all__ = ["Parametrisation", "output_estimate", "refit"]
 
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
 NEARLY = 1e-9  # unexplained share from which a fit goes on to be exact
@@ -53,9 +49,7 @@ class Parametrisation(Protocol):
         """The same family for attention with another factor ``scale``."""
         ...
 
-    def design(
-        self, layer: int, gamma: Float[Tensor, "prompt D D"], gram: Float[Tensor, "prompt D D"]
-    ) -> Float[Tensor, "prompt parameter"]:
+    def design(self, layer: int, gamma: Matrices, gram: Matrices) -> Float[Tensor, "prompt parameter"]:
         """<gamma, d T_l / d theta_k> at the given Gram matrix."""
         ...
 
@@ -72,9 +66,7 @@ def _design(
 def output_estimate(parametrisation: Parametrisation, network: LayerMaps, sensed: Sensitivities) -> Estimate:
     """The output-weighted estimate, layer by layer. ``sensed`` are the network's own sensitivities."""
     parts = []
-    for layer, size in enumerate(parametrisation.sizes):
-        if size == 0:
-            continue
+    for layer in (layer for layer, size in enumerate(parametrisation.sizes) if size):
         update = network.update(layer, sensed.trajectory.grams[layer])
         effect = torch.stack([(g[layer] * update).sum((-1, -2)) for g in sensed.gammas], 1)
         weight = _bounded_influence(layer, sensed)
@@ -117,19 +109,14 @@ def refit(
     """
     parameters = sum(parametrisation.sizes)
     if parameters == 0 or not bool((target != 0).any()):
-        nothing = torch.zeros(parameters, dtype=target.dtype)
-        return Estimate(nothing, nothing * float("nan"), (False,) * parameters, ((),) * parameters, 1.0)
+        return _undetermined(torch.zeros(parameters, dtype=target.dtype))
     weight = torch.ones_like(target[:, 0]) if weight is None else weight
     part = slice(0, max(FIRST_PROMPTS, FIRST_ROWS_PER_PARAMETER * parameters))
     first = _Match(parametrisation, prompts[part], target[part], weight[part])
-    best: Estimate | None = None
-    for start in sorted(starts, key=lambda theta: first(theta).value)[:2]:
-        candidate = _fitted(first, start, tolerance=1e-2)
-        if best is None or candidate.unexplained < best.unexplained:
-            best = candidate
-        if best.unexplained < 0.01:
-            break
-    assert best is not None  # there is at least one start
+    nearest, *others = sorted(starts, key=lambda theta: first(theta).value)[:2]
+    best = _fitted(first, nearest, tolerance=1e-2)
+    if others and best.unexplained >= 0.01:
+        best = min(best, _fitted(first, others[0], tolerance=1e-2), key=lambda fit: fit.unexplained)
     if best.unexplained > HOPELESS or prompts.count <= part.stop:
         return best
     return _fitted(_Match(parametrisation, prompts, target, weight), best.theta, tolerance=1e-4)
@@ -144,35 +131,27 @@ class _Match:
     target: Float[Tensor, "prompt output"]
     weight: Float[Tensor, " prompt"]
 
-    def __call__(self, theta: Tensor) -> _Point:
+    def __call__(self, theta: Tensor) -> Evaluated:
+        value, left, jacobian = self.at(theta)
+
+        def quadratic() -> Quadratic:
+            rows = jacobian().flatten(0, 1)
+            return Quadratic(-rows.mT @ left.flatten(), rows.mT @ rows)
+
+        return Evaluated(value if value == value else float("inf"), quadratic)
+
+    def at(self, theta: Tensor) -> tuple[float, Float[Tensor, "prompt output"], Callable[[], Tensor]]:
+        """The value, what is left of the target, and the derivatives of the prediction, both weighted."""
         layers = self.parametrisation.build(theta)
         trajectory = forward(layers, self.prompts.gram, self.prompts.query)
-        residual = self.weight[:, None] * (self.target - self.prompts.read(trajectory.queries[-1]))
-        value = 0.5 * float((residual**2).sum())
-        return _Point(self, layers, trajectory, residual, value if value == value else float("inf"))
+        left = self.weight[:, None] * (self.target - self.prompts.read(trajectory.queries[-1]))
 
+        def jacobian() -> Float[Tensor, "prompt output parameter"]:
+            sensed = differentiate(layers, trajectory, self.prompts)
+            rows = [_design(self.parametrisation, layer, sensed) for layer in range(len(self.parametrisation.sizes))]
+            return self.weight[:, None, None] * torch.cat(rows, -1)
 
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """The forward pass at one theta, and what it leaves."""
-
-    objective: _Match
-    layers: LayerMaps
-    trajectory: GramTrajectory
-    residual: Float[Tensor, "prompt output"]
-    value: float
-
-    @cached_property
-    def jacobian(self) -> Float[Tensor, "prompt output parameter"]:
-        match = self.objective
-        sensed = differentiate(self.layers, self.trajectory, match.prompts)
-        layers = range(len(match.parametrisation.sizes))
-        rows = torch.cat([_design(match.parametrisation, layer, sensed) for layer in layers], -1)
-        return match.weight[:, None, None] * rows
-
-    def quadratic(self) -> Quadratic:
-        rows = self.jacobian.flatten(0, 1)
-        return Quadratic(-rows.mT @ self.residual.flatten(), rows.mT @ rows)
+        return 0.5 * float((left**2).sum()), left, jacobian
 
 
 def _fitted(match: _Match, start: Tensor, tolerance: float) -> Estimate:
@@ -182,9 +161,14 @@ def _fitted(match: _Match, start: Tensor, tolerance: float) -> Estimate:
         iterations=MAX_STEPS, tolerance=tolerance, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power
     )
     end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
-    point = match(end.theta)
-    if not bool(torch.isfinite(point.jacobian).all()):
-        unknown = torch.full_like(end.theta, float("nan"))
-        return Estimate(end.theta, unknown, (False,) * len(unknown), ((),) * len(unknown), 1.0, end.iteration)
-    local = least_squares(point.jacobian, point.residual, size=power**0.5)
-    return replace(local, theta=end.theta, unexplained=2.0 * point.value / power, steps=end.iteration)
+    value, left, jacobian = match.at(end.theta)
+    rows = jacobian()
+    if not bool(torch.isfinite(rows).all()):
+        return replace(_undetermined(end.theta), steps=end.iteration)
+    local = least_squares(rows, left, size=power**0.5)
+    return replace(local, theta=end.theta, unexplained=2.0 * value / power, steps=end.iteration)
+
+
+def _undetermined(theta: Tensor) -> Estimate:
+    count = len(theta)
+    return Estimate(theta, torch.full_like(theta, float("nan")), (False,) * count, ((),) * count, 1.0)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from interp.identify.family import Fit
     from interp.identify.run import Run
 
-__all__ = ["Losses", "affordable_prompts", "depth_label", "ladder", "measure_losses", "solves_task", "summarise"]
+__all__ = ["Losses", "affordable_prompts", "ladder", "measure_losses", "solves_task", "summarise"]
 
 # Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
 SOLVES_SHARE = 0.05
@@ -108,9 +108,10 @@ def summarise(labels: Mapping[str, str], squares: Mapping[str, Float[Tensor, " p
     rows = []
     for name, label in labels.items():
         mse, stderr = mean_with_error(squares[name])
-        excess, excess_stderr = mean_with_error(squares[name] - squares["oracle"])
-        left_out = math.ceil(len(squares[name]) / WORST)
-        trimmed, _ = mean_with_error((squares[name] - squares["oracle"]).sort().values[:-left_out])
+        difference = squares[name] - squares["oracle"]
+        excess, excess_stderr = mean_with_error(difference)
+        left_out = math.ceil(len(difference) / WORST)
+        trimmed, _ = mean_with_error(difference.sort().values[:-left_out])
         rows.append(
             Loss(
                 name=name, label=label, mse=mse, stderr=stderr, excess=excess, excess_stderr=excess_stderr,

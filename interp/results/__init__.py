@@ -1,194 +1,24 @@
 """The one result object. Analyses make it; reports, golden files and the command line read it, and nothing else.
 
 Every number that came from data stands beside its uncertainty. NaN never appears: what is not known is None.
-``Analysis.to_dict`` is the JSON document "interp-probe/1"; ``Analysis.from_dict`` is its inverse.
+``Analysis.to_dict`` is the JSON document "interp-probe/1"; ``Analysis.from_dict`` is its inverse. What a module of this
+room offers is said in its ``__all__``.
 """
 
-from interp.models.skipped import Skipped
-from interp.models.words import Words
-from interp.probes.interventions import Erasure, Transplant
-from interp.results.analysis import (
-    Analysis,
-    Coefficient,
-    Family,
-    ImplicitModel,
-    Layer,
-    Preconditioner,
-    Split,
-    Verdict,
-    Weights,
-)
-from interp.results.behaviour import Behaviour, Match, Shift, Solver
-from interp.results.closed_form import (
-    Check,
-    ClosedForm,
-    Direction,
-    Division,
-    DivisionBin,
-    Form,
-    HeadRole,
-    Replacement,
-    Rescaled,
-    Slot,
-)
-from interp.results.completion import (
-    Agreement,
-    Completion,
-    Extraction,
-    LawPoint,
-    MachineTraffic,
-    ScalingLaw,
-    SketchLayer,
-)
-from interp.results.document import SCHEMA, CheckpointInfo
-from interp.results.evidence import (
-    Absorption,
-    Evidence,
-    Interpolation,
-    LayerSwap,
-    Loss,
-    Outcome,
-    PathPoint,
-    Stress,
-    StressPoint,
-)
-from interp.results.probes import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
-from interp.results.recovered import (
-    Certificate,
-    Channel,
-    Disagreement,
-    Law,
-    Recovered,
-    RecoveredAlgorithm,
-    RecoveredCompletion,
-    RecoveredDescent,
-    RecoveredForm,
-    RecoveredHeads,
-    RecoveredLayer,
-    RecoveredOmegas,
-    RecoveredStep,
-)
-from interp.results.regression import (
-    Adaptation,
-    AdaptationBin,
-    FilterBin,
-    Momentum,
-    NoiseProfile,
-    OmegaEffect,
-    OmegaEffects,
-    ProfileSeries,
-    Regression,
-    Remainder,
-    SpectralFilter,
-)
-from interp.results.section import Figure, Panel, Section, Series, Table
-from interp.results.sequences import (
-    Compression,
-    GradientStep,
-    HeadBlocks,
-    Interpolated,
-    MesaObjective,
-    RankedNumber,
-    SequenceLoss,
-    Sequences,
-)
-from interp.results.sweep import SweepRow
-from interp.results.tables import Tabular, to_frame
-from interp.results.update import Factor, RecoveredArray, RecoveredCoefficient, Term, Update
-
-__all__ = [
-    "SCHEMA",
-    "Absorption",
-    "Adaptation",
-    "AdaptationBin",
-    "Agreement",
-    "Analysis",
-    "Behaviour",
-    "Certificate",
-    "Channel",
-    "Check",
-    "CheckpointInfo",
-    "ClosedForm",
-    "Coefficient",
-    "Completion",
-    "Compression",
-    "Direction",
-    "Disagreement",
-    "Division",
-    "DivisionBin",
-    "Erasure",
-    "Evidence",
-    "Extraction",
-    "Factor",
-    "Family",
-    "Figure",
-    "FilterBin",
-    "Form",
-    "GradientStep",
-    "HeadBlocks",
-    "HeadRole",
-    "ImplicitFit",
-    "ImplicitModel",
-    "Interpolated",
-    "Interpolation",
-    "Law",
-    "LawPoint",
-    "Layer",
-    "LayerSwap",
-    "Loss",
-    "MachineTraffic",
-    "Match",
-    "MesaObjective",
-    "Momentum",
-    "NoiseProfile",
-    "OmegaEffect",
-    "OmegaEffects",
-    "Outcome",
-    "Panel",
-    "PathPoint",
-    "Preconditioner",
-    "ProbeReport",
-    "ProbeScore",
-    "ProbeTarget",
-    "ProfileSeries",
-    "RankedNumber",
-    "Recovered",
-    "RecoveredAlgorithm",
-    "RecoveredArray",
-    "RecoveredCoefficient",
-    "RecoveredCompletion",
-    "RecoveredDescent",
-    "RecoveredForm",
-    "RecoveredHeads",
-    "RecoveredLayer",
-    "RecoveredOmegas",
-    "RecoveredStep",
-    "Regression",
-    "Remainder",
-    "Replacement",
-    "Rescaled",
-    "ScalingLaw",
-    "Section",
-    "SequenceLoss",
-    "Sequences",
-    "Series",
-    "Shift",
-    "SketchLayer",
-    "Skipped",
-    "Slot",
-    "Solver",
-    "SpectralFilter",
-    "Split",
-    "Stress",
-    "StressPoint",
-    "SweepRow",
-    "Table",
-    "Tabular",
-    "Term",
-    "Transplant",
-    "Update",
-    "Verdict",
-    "Weights",
-    "Words",
-    "to_frame",
-]
+from interp.models.skipped import *
+from interp.models.words import *
+from interp.probes.interventions import *
+from interp.results.analysis import *
+from interp.results.behaviour import *
+from interp.results.closed_form import *
+from interp.results.completion import *
+from interp.results.document import *
+from interp.results.evidence import *
+from interp.results.probes import *
+from interp.results.recovered import *
+from interp.results.regression import *
+from interp.results.section import *
+from interp.results.sequences import *
+from interp.results.sweep import *
+from interp.results.tables import *
+from interp.results.update import *

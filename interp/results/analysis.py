@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from interp.models.words import Words
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.behaviour import Behaviour
 from interp.results.closed_form import ClosedForm
 from interp.results.completion import Completion
-from interp.results.document import SCHEMA, CheckpointInfo, require_schema
+from interp.results.document import SCHEMA, CheckpointInfo, Document
 from interp.results.evidence import Evidence
-from interp.results.plain_data import from_plain, to_plain
 from interp.results.probes import ProbeScore
 from interp.results.recovered import RecoveredAlgorithm
 from interp.results.regression import Regression
 from interp.results.section import Section
 from interp.results.sequences import HeadBlocks, Sequences
-from interp.results.tables import Tabular
 
 __all__ = [
     "Analysis",
@@ -137,7 +135,9 @@ class Weights:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis(Tabular):
+class Analysis(Document):
+    made_by: ClassVar[str] = "interp-probe CHECKPOINT --json"
+
     checkpoint: CheckpointInfo
     task: Mapping[str, Any]
     layers: tuple[Layer, ...]
@@ -163,12 +163,3 @@ class Analysis(Tabular):
     answers: Mapping[str, Section] = field(default_factory=dict)  # to questions from outside the package, by name
     skipped: Mapping[str, str] = field(default_factory=dict)  # why a question has no answer, by the question's name
     schema: str = SCHEMA
-
-    def to_dict(self) -> dict[str, Any]:
-        return to_plain(self)
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Analysis:
-        """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
-        require_schema(document, "interp-probe CHECKPOINT --json")
-        return from_plain(cls, document, "document")

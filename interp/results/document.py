@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from interp.models.errors import LayoutError
+from interp.results.plain_data import from_plain, to_plain
+from interp.results.tables import Tabular
 
-__all__ = ["SCHEMA", "CheckpointInfo", "require_schema"]
+__all__ = ["SCHEMA", "CheckpointInfo", "Document"]
 
 SCHEMA = "interp-probe/1"
+Own = TypeVar("Own", bound="Document")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,18 @@ class CheckpointInfo:
     read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
 
 
-def require_schema(document: Mapping[str, Any], command: str) -> None:
-    schema = document.get("schema") if isinstance(document, Mapping) else None
-    if schema != SCHEMA:
-        raise LayoutError(f"the document's schema is {schema!r}, expected {SCHEMA!r}; make it with {command}")
+class Document(Tabular):
+    """A result that is a JSON document; ``made_by`` is the command that writes one."""
+
+    made_by: ClassVar[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return to_plain(self)
+
+    @classmethod
+    def from_dict(cls: type[Own], document: Mapping[str, Any]) -> Own:
+        """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
+        schema = document.get("schema") if isinstance(document, Mapping) else None
+        if schema != SCHEMA:
+            raise LayoutError(f"the document's schema is {schema!r}, expected {SCHEMA!r}; make it with {cls.made_by}")
+        return from_plain(cls, document, "document")

@@ -90,13 +90,13 @@ class StressPoint:
     trained: bool  # whether the task holds such prompts
     prompts: int
     left_out: int  # prompts that diverge or meet the network's clip
-    unexplained: float | None
-    unexplained_ci: tuple[float | None, float | None]
-    network: float | None
-    network_stderr: float | None
-    recovered: float | None
-    recovered_stderr: float | None
-    oracle: float | None
+    unexplained: float | None = None
+    unexplained_ci: tuple[float | None, float | None] = (None, None)
+    network: float | None = None
+    network_stderr: float | None = None
+    recovered: float | None = None
+    recovered_stderr: float | None = None
+    oracle: float | None = None
     skipped: str | None = None
 
 

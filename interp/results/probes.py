@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from interp.probes.interventions import Erasure, Transplant
-from interp.results.document import SCHEMA, CheckpointInfo, require_schema
-from interp.results.plain_data import from_plain, to_plain
-from interp.results.tables import Tabular
+from interp.results.document import SCHEMA, CheckpointInfo, Document
 
 __all__ = ["ImplicitFit", "ProbeReport", "ProbeScore", "ProbeTarget"]
 
@@ -77,8 +75,10 @@ class ProbeTarget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProbeReport(Tabular):
+class ProbeReport(Document):
     """The result of ``interp-probe probe``: the fields of an ``Analysis`` that it fills, and the targets in words."""
+
+    made_by: ClassVar[str] = "interp-probe probe CHECKPOINT --json"
 
     checkpoint: CheckpointInfo
     task: Mapping[str, Any]
@@ -90,12 +90,3 @@ class ProbeReport(Tabular):
     erasures: tuple[Erasure, ...] = ()
     notes: tuple[str, ...] = ()
     schema: str = SCHEMA
-
-    def to_dict(self) -> dict[str, Any]:
-        return to_plain(self)
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> ProbeReport:
-        """Rebuild a result from its JSON document. Raises LayoutError when it is not one of this schema."""
-        require_schema(document, "interp-probe probe CHECKPOINT --json")
-        return from_plain(cls, document, "document")

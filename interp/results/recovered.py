@@ -374,13 +374,13 @@ class Disagreement:
     seed: int
     prompts: int
     left_out: int  # prompts that diverge or meet the network's clip
-    r2: float | None
-    r2_ci: tuple[float | None, float | None]
-    rms: float | None
-    median: float | None
-    q90: float | None
-    q99: float | None
-    largest: float | None
+    r2: float | None = None
+    r2_ci: tuple[float | None, float | None] = (None, None)
+    rms: float | None = None
+    median: float | None = None
+    q90: float | None = None
+    q99: float | None = None
+    largest: float | None = None
     skipped: str | None = None
 
 

@@ -85,13 +85,12 @@ class CheckpointMaps:
 
     def counts(self) -> dict[str, int]:
         """How many numbers of Q and P are NaN, infinite, and dead."""
-        both = (self.Q, self.P)
-        dead = sum(int(self.dead(name).sum()) for name in MATRICES) * self.heads
+        numbers = np.stack([self.Q, self.P])
         return {
-            "numbers": self.Q.size + self.P.size,
-            "nan": sum(int(np.isnan(m).sum()) for m in both),
-            "inf": sum(int(np.isinf(m).sum()) for m in both),
-            "dead": dead,
+            "numbers": numbers.size,
+            "nan": int(np.isnan(numbers).sum()),
+            "inf": int(np.isinf(numbers).sum()),
+            "dead": sum(int(self.dead(name).sum()) for name in MATRICES) * self.heads,
         }
 
     def dead(self, name: str) -> Bool[np.ndarray, "layer row column"]:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from interp.solvers.gradient_descent import tune_constant_step
-from interp.solvers.ridge import AdaRR, ConstRR, tune_const, tune_tuned
+from interp.solvers.ridge import ConstRR, TunedRR, tune_const, tune_tuned
 from interp.solvers.statistics import RegressionStatistics
 from interp.solvers.tuning import TuningSet
 
-__all__ = ["GD_STEPS", "Baseline", "regression_baselines"]
+__all__ = ["Baseline", "regression_baselines"]
 
 GD_STEPS = (1, 2, 4, 8)
 
@@ -37,21 +37,16 @@ def regression_baselines(tuning: TuningSet, weight_std: float = 1.0) -> tuple[Ba
     dimension. Apply them to other prompts than those of ``tuning`` to keep the comparison honest.
     """
     const = tune_const(tuning)
-    out = [Baseline("null", "predict zero", _null)]
+    out = [Baseline("null", "predict zero", lambda statistics: torch.zeros_like(statistics.alpha))]
     for steps in GD_STEPS:
-        descent = tune_constant_step(tuning, steps)
-        plural = "" if steps == 1 else "s"
-        out.append(Baseline(f"gd-{steps}", f"{steps} GD step{plural} (tuned)", descent.weights))
+        label = f"{steps} GD step{'s' * (steps != 1)} (tuned)"
+        out.append(Baseline(f"gd-{steps}", label, tune_constant_step(tuning, steps).weights))
     out.append(Baseline("ols", "least squares", ConstRR(penalty=0.0).weights))
     out.append(Baseline("constrr", f"ridge, one penalty ({const.penalty:.3g})", const.weights))
     if tuning.statistics.context > tuning.statistics.dim:
-        out.append(Baseline("adarr", "adaptive ridge", AdaRR(weight_std=weight_std).weights))
+        out.append(Baseline("adarr", "adaptive ridge", TunedRR(factor=weight_std**-2).weights))
         tuned = tune_tuned(tuning)
         limit = f" up to {tuned.cap:.3g}" if math.isfinite(tuned.cap) else ""
         label = f"tuned adaptive ridge (x {tuned.factor:.3g}{limit})"
         out.append(Baseline("tunedrr", label, tuned.weights))
     return tuple(out)
-
-
-def _null(statistics: RegressionStatistics) -> Tensor:
-    return torch.zeros_like(statistics.alpha)

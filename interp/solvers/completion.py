@@ -5,7 +5,7 @@ How many iterations each takes until |D_l - D*|_F^2 / |D*|_F^2 falls below a tol
 - gradient descent on |W A - B|_F^2 / 2 with step 1/sigma_1(A)^2. Every singular direction shrinks by a factor of its
   own, (1 - sigma_i^2 / sigma_1^2) per iteration, so its count is found from the spectrum without running it;
 - conjugate gradients on the normal equations W A A^T = B A^T, one system for each row of B;
-- EAGLE with eta = 1/3, gamma = 1 (``interp.solvers.eagle``);
+- EAGLE with eta = 1/3 (``interp.solvers.eagle``);
 - Newton-Schulz for the pseudo-inverse of A A^T: W_k = B A^T X_k.
 
 Source: Lutz et al., arXiv 2509.19702, section 5 and appendix E.
@@ -13,7 +13,7 @@ Source: Lutz et al., arXiv 2509.19702, section 5 and appendix E.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -22,10 +22,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.solvers.conjugate_gradients import conjugate_gradients
-from interp.solvers.eagle import ETA, eagle
+from interp.solvers.eagle import eagle
 from interp.solvers.newton_schulz import inverse_iterates
 
-__all__ = ["Completion", "Count", "counts", "curves", "fixed_iterations", "planted_completion"]
+__all__ = ["Completion", "counts", "curves", "planted_completion"]
 
 MOST = 10**14  # iterations of gradient descent looked for
 
@@ -77,86 +77,48 @@ def planted_completion(
     return Completion((U * s) @ V.mT, B / sizes[0], C / sizes[1], D / sizes[0] / sizes[1])
 
 
-def _cg_errors(problem: Completion, iterations: int) -> Float[Tensor, " iterate"]:
-    A = problem.A
-    E = (A @ A.mT).expand(problem.B.shape[0], -1, -1)
-    iterates = conjugate_gradients(E, problem.B @ A.mT, iterations)  # rows of W as prompts
-    return problem.error(iterates @ problem.C)
+def _errors(problem: Completion, few: int, many: int) -> dict[str, Float[Tensor, " iterate"]]:
+    """After 0, 1, … iterations: ``few`` of the solvers that converge fast, ``many`` of conjugate gradients."""
+    A, B, C = problem.A, problem.B, problem.C
+    E, alpha = A @ A.mT, B @ A.mT
+    iterates = {
+        "eagle": torch.stack([state.D for state in islice(eagle(A, B, C), few + 1)]),
+        "newton-schulz": alpha @ inverse_iterates(E[None], few)[:, 0] @ C,
+        "cg": conjugate_gradients(E.expand(len(B), -1, -1), alpha, many) @ C,  # rows of W as prompts
+    }
+    return {name: problem.error(D) for name, D in iterates.items()}
 
 
-def _eagle_errors(problem: Completion, iterations: int) -> Float[Tensor, " iterate"]:
-    states: Iterator[Tensor] = (state.D for state in eagle(problem.A, problem.B, problem.C))
-    return problem.error(torch.stack(list(islice(states, iterations + 1))))
-
-
-def _newton_errors(problem: Completion, iterations: int) -> Float[Tensor, " iterate"]:
-    A = problem.A
-    inverses = inverse_iterates((A @ A.mT)[None], iterations)[:, 0]
-    return problem.error(problem.B @ A.mT @ inverses @ problem.C)
-
-
-class _Descent:
+def _descent(problem: Completion) -> Callable[[int], float]:
     """Gradient descent in the singular directions of A: the error after k iterations, for any k at once."""
-
-    def __init__(self, problem: Completion) -> None:
-        U, s, Vh = torch.linalg.svd(problem.A, full_matrices=False)
-        kept = s > 1e-13 * s[0]
-        self.rate = 1.0 - (s[kept] / s[0]).square()
-        self.left = problem.B @ Vh[kept].mT / s[kept]
-        self.right = U[:, kept].mT @ problem.C
-        self.size = float(problem.D.square().sum())
-
-    def error(self, k: int) -> float:
-        return float(((self.left * self.rate**k) @ self.right).square().sum()) / self.size
+    U, s, Vh = torch.linalg.svd(problem.A, full_matrices=False)
+    kept = s > 1e-13 * s[0]
+    rate = 1.0 - (s[kept] / s[0]).square()
+    left, right = problem.B @ Vh[kept].mT / s[kept], U[:, kept].mT @ problem.C
+    size = problem.D.square().sum()
+    return lambda k: float(((left * rate**k) @ right).square().sum() / size)
 
 
 def counts(problem: Completion, tolerance: float, most: int) -> dict[str, Count]:
     """Iterations of every solver to the tolerance; of those that are run, ``most`` at most."""
     out = {}
-    for name, errors in (
-        ("eagle", _eagle_errors(problem, min(most, 200))),
-        ("newton-schulz", _newton_errors(problem, min(most, 200))),
-        ("cg", _cg_errors(problem, most)),
-    ):
+    for name, errors in _errors(problem, min(most, 200), most).items():
         reached = torch.nonzero(errors < tolerance).flatten()
         first = int(reached[0]) if len(reached) else None
         out[name] = Count(iterations=first, tried=len(errors) - 1, least=float(errors.nan_to_num(torch.inf).min()))
-    descent, low, high = _Descent(problem), 0, 1
-    while descent.error(high) >= tolerance and high < MOST:
+    descent, low, high = _descent(problem), 0, 1
+    while descent(high) >= tolerance and high < MOST:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if descent.error(middle) < tolerance else (middle, high)
-    error = descent.error(high)
+        low, high = (low, middle) if descent(middle) < tolerance else (middle, high)
+    error = descent(high)
     out["gd"] = Count(iterations=high if error < tolerance else None, tried=high, least=error)
     return out
 
 
 def curves(problem: Completion, iterations: int) -> dict[str, list[float]]:
     """The relative squared error after 0, 1, … iterations of every solver."""
-    descent = _Descent(problem)
-    return {
-        "eagle": _eagle_errors(problem, iterations).tolist(),
-        "newton-schulz": _newton_errors(problem, iterations).tolist(),
-        "cg": _cg_errors(problem, iterations).tolist(),
-        "gd": [descent.error(k) for k in range(iterations + 1)],
-    }
-
-
-def fixed_iterations(
-    A: Float[Tensor, "prompt d n"],
-    B: Float[Tensor, "prompt query n"],
-    C: Float[Tensor, "prompt d out"],
-    iterations: int,
-    eta: float = ETA,
-) -> Float[Tensor, "prompt query out"]:
-    """D after so many iterations of EAGLE with gamma = 1 on every prompt; with eta = 0, of gradient descent with step
-    1/|A|_2^2."""
-    D = C.new_zeros(C.shape[0], B.shape[1], C.shape[2])
-    for _ in range(iterations):
-        E = A.mT @ A
-        rho = 1.0 / torch.linalg.eigvalsh(E)[:, -1, None, None].clamp_min(1e-300)
-        AC = rho * (A.mT @ C)
-        C, D = C - A @ AC, D + B @ AC
-        A, B = A - eta * rho * (A @ E), B - eta * rho * (B @ E)
-    return D
+    descent = _descent(problem)
+    ran = {name: errors.tolist() for name, errors in _errors(problem, iterations, iterations).items()}
+    return ran | {"gd": [descent(k) for k in range(iterations + 1)]}

@@ -103,8 +103,9 @@ def tune_gdpp(tuning: TuningSet, layers: int, starts: int = 8, seed: int = 0) ->
     if layers < 1 or starts < 1:
         raise UsageError(f"got layers = {layers!r} and starts = {starts!r}, expected 1 or more of each")
     values = tuning.statistics.spectrum.values
-    largest = max(float(values[:, -1].mean()), 1e-300)
-    shrinking = largest * (4.0 / 9.0) ** torch.arange(layers, dtype=values.dtype)  # the largest eigenvalue, by layer
+    shrinking = tuning.largest_eigenvalue * (4.0 / 9.0) ** torch.arange(
+        layers, dtype=values.dtype
+    )  # the largest eigenvalue, by layer
     generator = torch.Generator().manual_seed(seed)
 
     def unpack(parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,8 +116,7 @@ def tune_gdpp(tuning: TuningSet, layers: int, starts: int = 8, seed: int = 0) ->
         return tuning.gain_loss(gdpp_gain(values, *unpack(parameters)))
 
     middle = torch.tensor([1.0 / 3.0] * (layers - 1) + [1.0] * layers, dtype=values.dtype)
-    points = [middle]
-    for _ in range(starts - 1):
-        points.append(2.0 * middle * torch.rand(len(middle), generator=generator, dtype=values.dtype))
+    random = torch.rand(starts - 1, len(middle), generator=generator, dtype=values.dtype)
+    points = [middle, *(2.0 * middle * random)]
     xx, yx = unpack(min((minimise_smooth(loss, point) for point in points), key=lambda pair: pair[1])[0])
     return GDPlusPlus(omega_xx=tuple(xx.tolist()), omega_yx=tuple(yx.tolist()))

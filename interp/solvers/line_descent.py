@@ -14,20 +14,20 @@ two steps along gradients, whatever its start, momentum or matrices. Units: x an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.optimize import least_squares
 from torch import Tensor
 
-__all__ = ["POLYNOMIAL", "Descent", "Moments", "fit_descent", "moments"]
+from interp.stats.prediction_fits import fit_predictions
+
+__all__ = ["METHODS", "POLYNOMIAL", "Descent", "fit_descent"]
 
 POLYNOMIAL = "two-step polynomial"
-_FAMILIES = ("gd", "preconditioned-gd", "gd++")
+METHODS = {"gd": 1, "preconditioned-gd": 4, "gd++": 8}  # numbers a step
 STARTS = 2
 MOST_PROMPTS = 1024  # that the iterated methods are fitted on
 DEGREE = 3  # in Sigma
@@ -50,25 +50,21 @@ class Points(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What gradient methods see of the prompts. ``x_unit`` is what x was divided by."""
+    """What gradient methods see of the prompts."""
 
     sigma: Float[Tensor, "prompt 2 2"]
     alpha: Float[Tensor, "prompt 2"]
     query: Float[Tensor, "prompt 2"]
-    x_unit: float = 1.0
 
-    def __getitem__(self, index: slice) -> Moments:
-        return Moments(self.sigma[index], self.alpha[index], self.query[index], self.x_unit)
-
-
-def moments(prompts: Points, keys: str, x_unit: float = 1.0, y_unit: float = 1.0) -> Moments:
-    """Means over the context, or (``keys`` "all") also over the query with y = 0."""
-    x, y, u = prompts.x / x_unit, prompts.y / y_unit, prompts.x_query / x_unit
-    query = torch.stack([torch.ones_like(u), u], -1)
-    if keys == "all":
-        x, y = torch.cat([x, u[:, None]], 1), torch.cat([y, torch.zeros_like(u)[:, None]], 1)
-    phi = torch.stack([torch.ones_like(x), x], -1)
-    return Moments(phi.mT @ phi / x.shape[1], (phi.mT @ y[..., None])[..., 0] / x.shape[1], query, x_unit)
+    @classmethod
+    def of(cls, prompts: Points, keys: str, x_unit: float, y_unit: float) -> Moments:
+        """Means over the context, or (``keys`` "all") also over the query with y = 0."""
+        x, y, u = prompts.x / x_unit, prompts.y / y_unit, prompts.x_query / x_unit
+        query = torch.stack([torch.ones_like(u), u], -1)
+        if keys == "all":
+            x, y = torch.cat([x, u[:, None]], 1), torch.cat([y, torch.zeros_like(u)[:, None]], 1)
+        phi = torch.stack([torch.ones_like(x), x], -1)
+        return cls(phi.mT @ phi / x.shape[1], (phi.mT @ y[..., None])[..., 0] / x.shape[1], query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,134 +72,86 @@ class Descent:
     """A fitted method. ``predict`` takes any prompts of the same kind."""
 
     name: str
-    formula: str
     parameters: int
     predict: Callable[[Points], Float[Tensor, " prompt"]]
     # Of a method that takes steps: A_k and C_k of each, C_k = 0 but for gd++, in the units that follow.
-    steps: Float[Tensor, "step matrix 2 2"] | None = None
-    x_unit: float = 1.0
-    y_unit: float = 1.0
+    steps: Float[Tensor, "step matrix 2 2"] | None
+    x_unit: float
+    y_unit: float
 
 
 def fit_descent(
-    prompts: Points,
-    keys: str,
-    network: Float[Tensor, " prompt"],
-    steps: int,
-    seed: int,
-    names: Collection[str] = (*_FAMILIES, POLYNOMIAL),
-) -> tuple[Descent, ...]:
-    """The methods of ``steps`` steps by name, fitted to the network's predictions; the polynomial for two or fewer."""
+    prompts: Points, keys: str, network: Float[Tensor, " prompt"], steps: int, seed: int, name: str
+) -> Descent | None:
+    """The method of this name with ``steps`` steps, fitted to the network's predictions; no polynomial for more than
+    two."""
     x_unit, y_unit = (float(v.square().mean().sqrt()) or 1.0 for v in (prompts.x, prompts.y))
-    seen, reference = moments(prompts, keys, x_unit, y_unit), network / y_unit
-    few, few_reference = seen[:MOST_PROMPTS], reference[:MOST_PROMPTS]
-    out = []
-    for name, (formula, width, method) in _METHODS.items():
-        if name not in names:
-            continue
-        theta = _fit(method, width * steps, steps, few, few_reference, seed)
-
-        def predict(drawn: Points, method: _Method = method, theta: Tensor = theta) -> Tensor:
-            return y_unit * method(theta, steps, moments(drawn, keys, x_unit, y_unit))
-
-        made = _matrices(name, theta, steps, x_unit)
-        out.append(Descent(name, formula, width * steps, predict, made, x_unit, y_unit))
-    if steps <= 2 and POLYNOMIAL in names:
+    seen, reference = Moments.of(prompts, keys, x_unit, y_unit), network / y_unit
+    if name == POLYNOMIAL:
+        if steps > 2:
+            return None
         features = _polynomials(seen)
         scale = features.square().mean(0).sqrt().clamp_min(1e-300)
-        solution = torch.linalg.lstsq(features / scale, reference[:, None], driver="gelsd").solution[:, 0] / scale
-        out.append(
-            Descent(
-                POLYNOMIAL,
-                "ŷ = φᵀ (M α + v), M and v cubic in Σ",
-                features.shape[1],
-                lambda drawn: y_unit * (_polynomials(moments(drawn, keys, x_unit, y_unit)) @ solution),
-            )
+        theta = torch.linalg.lstsq(features / scale, reference[:, None], driver="gelsd").solution[:, 0] / scale
+        taken = None
+    else:
+        few = tuple(part[:MOST_PROMPTS] for part in (seen.sigma, seen.alpha, seen.query))
+
+        def run(theta: Tensor, *parts: Tensor) -> Tensor:
+            return _predictions(_matrices(name, theta, steps, x_unit), Moments(*parts))
+
+        def one(theta: Tensor, *parts: Tensor) -> Tensor:
+            return run(theta, *(part[None] for part in parts))[0]
+
+        rows = torch.func.vmap(torch.func.grad(one), (None, 0, 0, 0))
+        theta = fit_predictions(
+            lambda t: run(t, *few)[:, None],
+            reference[:MOST_PROMPTS, None],
+            _starts(METHODS[name] * steps, steps, seed),
+            EVALUATIONS,
+            lambda t: rows(t, *few),
         )
-    return tuple(out)
+        taken = _matrices(name, theta, steps, x_unit)
+
+    def predict(drawn: Points) -> Tensor:
+        m = Moments.of(drawn, keys, x_unit, y_unit)
+        return y_unit * (_polynomials(m) @ theta if taken is None else _predictions(taken, m))
+
+    return Descent(name, len(theta), predict, taken, x_unit, y_unit)
+
+
+def _starts(count: int, steps: int, seed: int) -> list[Float[Tensor, " parameter"]]:
+    """Small steps, then random ones."""
+    generator = torch.Generator().manual_seed(seed)
+    starts = []
+    for start in range(STARTS):
+        theta = (0.1 if start == 0 else 0.5) * torch.randn(count, generator=generator, dtype=torch.float64)
+        theta[:: count // steps] = 0.3  # the first number of every step is a step size
+        starts.append(theta)
+    return starts
 
 
 def _matrices(name: str, theta: Tensor, steps: int, x_unit: float) -> Float[Tensor, "step matrix 2 2"]:
-    """A_k and C_k of every step."""
+    """A_k and C_k of every step. A step eta along the gradient for the slope on x is eta * x_unit^2 for the slope on
+    x / x_unit."""
     if name == "gd++":
         return theta.view(steps, 2, 2, 2)
-    A = theta[:, None, None] * _metric(x_unit) if name == "gd" else theta.view(steps, 2, 2)
+    metric = torch.diag(torch.tensor([1.0 / x_unit**2, 1.0], dtype=torch.float64))
+    A = theta[:, None, None] * metric if name == "gd" else theta.view(steps, 2, 2)
     return torch.stack([A, torch.zeros_like(A)], 1)
 
 
-def _metric(x_unit: float) -> Float[Tensor, "2 2"]:
-    """A step eta along the gradient for the slope on x is eta * x_unit^2 for the slope on x / x_unit."""
-    return torch.diag(torch.tensor([1.0 / x_unit**2, 1.0], dtype=torch.float64))
-
-
-_Method = Callable[[Tensor, int, Moments], Tensor]
-
-
-def _gd(theta: Tensor, steps: int, m: Moments) -> Float[Tensor, " prompt"]:
-    metric = _metric(m.x_unit)
-    return _preconditioned(torch.cat([(eta * metric).flatten() for eta in theta]), steps, m)
-
-
-def _preconditioned(theta: Tensor, steps: int, m: Moments) -> Float[Tensor, " prompt"]:
-    w = torch.zeros_like(m.alpha)
-    for A in theta.view(steps, 2, 2):
-        w = w + (m.alpha - (m.sigma @ w[..., None])[..., 0]) @ A.T
-    return (w * m.query).sum(-1)
-
-
-def _gdpp(theta: Tensor, steps: int, m: Moments) -> Float[Tensor, " prompt"]:
+def _predictions(matrices: Float[Tensor, "step matrix 2 2"], m: Moments) -> Float[Tensor, " prompt"]:
     sigma, alpha, query = m.sigma, m.alpha, m.query
     total = torch.zeros_like(query[:, 0])
-    identity = torch.eye(2, dtype=theta.dtype)
-    for A, C in theta.view(steps, 2, 2, 2):
+    for A, C in matrices:
         step = alpha @ A.T
         total = total + (step * query).sum(-1)
-        T = identity + C @ sigma
+        T = torch.eye(2, dtype=alpha.dtype) + C @ sigma
         # labels lose what the step explains, inputs are transformed: alpha and Sigma of the new examples
         alpha = (T @ (alpha - (sigma @ step[..., None])[..., 0])[..., None])[..., 0]
         query, sigma = (T @ query[..., None])[..., 0], T @ sigma @ T.mT
     return total
-
-
-_METHODS: dict[str, tuple[str, int, _Method]] = {
-    "gd": ("w ← w + η (α − Σ w)", 1, _gd),
-    "preconditioned-gd": ("w ← w + A (α − Σ w)", 4, _preconditioned),
-    "gd++": ("w ← w + A (α − Σ w), φ ← (I + C Σ) φ", 8, _gdpp),
-}
-
-
-def _fit(
-    method: _Method, count: int, steps: int, m: Moments, reference: Float[Tensor, " prompt"], seed: int
-) -> Float[Tensor, " parameter"]:
-    """The best of a few Levenberg-Marquardt runs: from small steps, and from random ones."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def one(theta: Tensor, sigma: Tensor, alpha: Tensor, query: Tensor) -> Tensor:
-        return method(theta, steps, Moments(sigma[None], alpha[None], query[None], m.x_unit))[0]
-
-    rows = torch.func.vmap(torch.func.grad(one), (None, 0, 0, 0))
-
-    def jacobian(theta: Tensor) -> Float[Tensor, "prompt parameter"]:
-        return rows(theta, m.sigma, m.alpha, m.query)
-
-    size = float(reference.square().mean().sqrt()) or 1.0
-
-    def residual(theta: np.ndarray) -> np.ndarray:
-        found = (method(torch.from_numpy(theta), steps, m) - reference) / size
-        return torch.nan_to_num(found, nan=1e12, posinf=1e12, neginf=-1e12).clamp(-1e12, 1e12).numpy()
-
-    def slope(theta: np.ndarray) -> np.ndarray:
-        return torch.nan_to_num(jacobian(torch.from_numpy(theta)) / size, nan=0.0, posinf=0.0, neginf=0.0).numpy()
-
-    best, cost = np.zeros(count), np.inf
-    for start in range(STARTS):
-        theta = (0.1 if start == 0 else 0.5) * torch.randn(count, generator=generator, dtype=torch.float64)
-        theta[:: count // steps] = 0.3  # the first number of every step is a step size
-        # The stub of scipy knows jac as a word only.
-        found = least_squares(residual, theta.numpy(), jac=slope, x_scale="jac", max_nfev=EVALUATIONS)  # type: ignore[arg-type]
-        if found.cost < cost:
-            best, cost = found.x, found.cost
-    return torch.from_numpy(best)
 
 
 def _polynomials(m: Moments) -> Float[Tensor, "prompt feature"]:

@@ -24,6 +24,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.errors import UsageError
+from interp.solvers.ridge import damped, ridge
+from interp.stats.averages import ratio_with_error
 
 __all__ = [
     "INVERSE_LAMBDA",
@@ -77,12 +79,12 @@ class Pairs:
     @cached_property
     def descent(self) -> Float[Tensor, "sequence pos dim"]:
         """B_t s_t, the prediction of a step of size 1 from 0."""
-        return (self.B @ self.current[..., None]).squeeze(-1)
+        return _times(self.B, self.current)
 
     @cached_property
     def curvature(self) -> Float[Tensor, "sequence pos dim"]:
         """A_t s_t."""
-        return (self.A @ self.current[..., None]).squeeze(-1)
+        return _times(self.A, self.current)
 
     def gradient_step(self, eta: float, W_0: Float[Tensor, "dim dim"] | None = None) -> Tensor:
         if W_0 is None:
@@ -91,17 +93,21 @@ class Pairs:
 
     @cached_property
     def damped(self) -> Float[Tensor, "sequence pos dim dim"]:
-        return self.A + INVERSE_LAMBDA * torch.eye(self.states.shape[2], dtype=self.states.dtype)
+        return damped(self.A.flatten(0, 1), INVERSE_LAMBDA).view_as(self.A)
 
     def ridge(self) -> Float[Tensor, "sequence pos dim"]:
-        solved = torch.linalg.solve(self.damped, self.current[..., None])
-        return (self.B @ solved).squeeze(-1)
+        solved = ridge(self.A.flatten(0, 1), self.current.flatten(0, 1), INVERSE_LAMBDA)
+        return _times(self.B, solved.view_as(self.current))
 
     def richardson(self, alpha: Float[Tensor, " alpha"], beta: Float[Tensor, " beta"]) -> Tensor:
         """Proposition 2 with as many steps as there are alpha. Raises UsageError unless there are as many beta."""
-        if alpha.shape != beta.shape or alpha.ndim != 1:
+        if alpha.shape != beta.shape:
             raise UsageError(f"got {tuple(alpha.shape)} alpha and {tuple(beta.shape)} beta, expected as many of both")
-        return (self.B @ richardson(self.damped, self.current, alpha, beta)[..., None]).squeeze(-1)
+        return _times(self.B, richardson(self.damped, self.current, alpha, beta))
+
+
+def _times(matrix: Float[Tensor, "*batch row column"], vector: Float[Tensor, "*batch column"]) -> Tensor:
+    return (matrix @ vector[..., None]).squeeze(-1)
 
 
 def richardson(
@@ -114,7 +120,7 @@ def richardson(
     c = torch.linalg.vector_norm(A, dim=(-2, -1))[..., None]
     term = before = total = b
     for step, momentum in zip(alpha, beta, strict=True):
-        term = term - step * (A @ term[..., None]).squeeze(-1) / c
+        term = term - step * _times(A, term) / c
         before, total = total, total + term + momentum * (total - before)
     return total / c
 
@@ -129,13 +135,11 @@ class LineSearch:
 
 def line_search(pairs: Pairs) -> LineSearch:
     """argmin over eta of E |s_{t+1} - eta B_t s_t|^2: a regression without intercept."""
-    top = (pairs.descent * pairs.states[:, 1:]).sum((1, 2))
-    bottom = pairs.descent.square().sum((1, 2))
-    if not float(bottom.sum()) > 0:
+    top, bottom = ((pairs.descent * other).sum((1, 2)) for other in (pairs.states[:, 1:], pairs.descent))
+    eta, stderr = ratio_with_error(top, bottom)
+    if eta is None or stderr is None:
         raise UsageError("no sequence has two states or more before the last, so a step has no direction")
-    eta = float(top.sum() / bottom.sum())
-    spread = (top - eta * bottom) / bottom.mean()
-    return LineSearch(eta, float(spread.std()) / len(spread) ** 0.5)
+    return LineSearch(eta, stderr)
 
 
 def tune_richardson(pairs: Pairs, steps: int) -> tuple[Float[Tensor, " step"], Float[Tensor, " step"]]:
@@ -184,12 +188,12 @@ class TunedSolvers:
 
     @property
     def labels(self) -> dict[str, str]:
-        steps = len(self.alpha)
+        learned = f"proposition 2, {len(self.alpha)} learned steps"
         return {
             "null": "predicting zero",
             "gd-1": f"one step of gradient descent, best step {self.search.eta:.4g}",
-            "prop-2-lagged": f"proposition 2, {steps} learned steps, without the newest pair",
-            "prop-2": f"proposition 2, {steps} learned steps",
+            "prop-2-lagged": f"{learned}, without the newest pair",
+            "prop-2": learned,
             "ridge-lagged": "exact ridge without the newest pair",
             "ridge": "exact ridge",
         }

@@ -19,27 +19,41 @@ from interp.models.errors import UsageError
 from interp.solvers.statistics import RANK_TOLERANCE, RegressionStatistics, Spectrum
 from interp.solvers.tuning import TuningSet, minimise_positive
 
-__all__ = ["AdaRR", "ConstRR", "TunedRR", "ols", "residual_variance", "ridge", "ridge_gain", "tune_const", "tune_tuned"]
+__all__ = ["ConstRR", "TunedRR", "damped", "ols", "residual_variance", "ridge", "tune_const", "tune_tuned"]
 
 
-def ridge_gain(
-    values: Float[Tensor, "prompt dim"], penalty: float | Float[Tensor, " prompt"]
-) -> Float[Tensor, "prompt dim"]:
+Penalty = float | Float[Tensor, " prompt"]
+
+
+def ridge_gain(values: Float[Tensor, "prompt dim"], penalty: Penalty) -> Float[Tensor, "prompt dim"]:
     """1/(value + penalty), and 0 where both vanish (the limit penalty -> 0, which gives the least-norm solution)."""
-    penalty = torch.as_tensor(penalty, dtype=values.dtype)
-    if bool((penalty < 0).any()):
-        raise UsageError(f"the ridge penalty reaches down to {float(penalty.min()):.3g}, expected 0 or more")
-    damped = values + penalty.reshape(-1, 1)
+    damped = values + _at_least_zero(penalty).reshape(-1, 1)
     determined = damped > RANK_TOLERANCE * values.amax(-1, keepdim=True)
     return torch.where(determined, 1.0 / torch.where(determined, damped, 1.0), 0.0)
 
 
+def damped(A: Float[Tensor, "prompt dim dim"], penalty: Penalty) -> Float[Tensor, "prompt dim dim"]:
+    """A + penalty I."""
+    return A + _at_least_zero(penalty).reshape(-1, 1, 1) * torch.eye(A.shape[-1], dtype=A.dtype)
+
+
+def _at_least_zero(penalty: Penalty) -> Tensor:
+    penalty = torch.as_tensor(penalty, dtype=torch.float64)
+    if bool((penalty < 0).any()):
+        raise UsageError(f"the ridge penalty reaches down to {float(penalty.min()):.3g}, expected 0 or more")
+    return penalty
+
+
 def ridge(
-    sigma: Float[Tensor, "prompt dim dim"],
-    alpha: Float[Tensor, "prompt dim"],
-    penalty: float | Float[Tensor, " prompt"],
+    sigma: Float[Tensor, "prompt dim dim"], alpha: Float[Tensor, "prompt dim"], penalty: Penalty
 ) -> Float[Tensor, "prompt dim"]:
-    """(Sigma + penalty I)^-1 alpha; one penalty for all prompts or one each. Raises UsageError for a negative one."""
+    """(Sigma + penalty I)^-1 alpha, one penalty for all prompts or one each; where that is singular, of all solutions
+    the one of least norm. Cholesky where it can be, for its speed. Raises UsageError for a negative penalty."""
+    factor, failed = torch.linalg.cholesky_ex(damped(sigma, penalty))
+    diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
+    regular = (failed == 0) & (diagonal.amin(-1) ** 2 > RANK_TOLERANCE * diagonal.amax(-1) ** 2)
+    if bool(regular.all()):
+        return torch.cholesky_solve(alpha[..., None], factor).squeeze(-1)
     spectrum = Spectrum.of(sigma)
     return spectrum.filtered(ridge_gain(spectrum.values, penalty), alpha)
 
@@ -72,31 +86,20 @@ class ConstRR:
     penalty: float
 
     def weights(self, statistics: RegressionStatistics) -> Float[Tensor, "prompt dim"]:
-        spectrum = statistics.spectrum
-        return spectrum.filtered(ridge_gain(spectrum.values, self.penalty), statistics.alpha)
+        return statistics.spectrum.filtered(ridge_gain(statistics.spectrum.values, self.penalty), statistics.alpha)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedRR:
-    """Ridge regression with penalty min(factor * sigma^2_est, cap): also factor * min(sigma^2_est, cap / factor)."""
+    """Ridge regression with penalty min(factor * sigma^2_est, cap): also factor * min(sigma^2_est, cap / factor).
+    AdaRR has the factor 1/tau^2 and no cap."""
 
-    factor: float
-    cap: float
+    factor: float = 1.0
+    cap: float = math.inf
 
     def weights(self, statistics: RegressionStatistics) -> Float[Tensor, "prompt dim"]:
-        spectrum = statistics.spectrum
         penalty = (self.factor * residual_variance(statistics)).clamp_max(self.cap)
-        return spectrum.filtered(ridge_gain(spectrum.values, penalty), statistics.alpha)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaRR:
-    """Ridge regression with penalty sigma^2_est/tau^2; ``weight_std`` is tau."""
-
-    weight_std: float = 1.0
-
-    def weights(self, statistics: RegressionStatistics) -> Float[Tensor, "prompt dim"]:
-        return TunedRR(factor=self.weight_std**-2, cap=math.inf).weights(statistics)
+        return statistics.spectrum.filtered(ridge_gain(statistics.spectrum.values, penalty), statistics.alpha)
 
 
 def tune_const(tuning: TuningSet) -> ConstRR:
@@ -118,7 +121,7 @@ def tune_tuned(tuning: TuningSet) -> TunedRR:
     estimate = residual_variance(tuning.statistics)
     scale = float(estimate.mean())
     if scale <= 1e-12 * float(tuning.statistics.lambda_.mean()) / tuning.statistics.context:
-        return TunedRR(factor=1.0, cap=math.inf)  # the residuals are rounding errors: nothing to scale or cap
+        return TunedRR()  # the residuals are rounding errors: nothing to scale or cap
 
     def loss(factor: float, cap: float) -> float:
         return float(tuning.gain_loss(ridge_gain(values, (factor * estimate).clamp_max(cap))))

@@ -68,12 +68,7 @@ class RegressionStatistics:
     def from_data(
         cls, x: Float[Tensor, "prompt context dim"], y: Float[Tensor, "prompt context"]
     ) -> RegressionStatistics:
-        return cls(
-            sigma=x.mT @ x,
-            alpha=torch.einsum("nci,nc->ni", x, y),
-            lambda_=y.square().sum(-1),
-            context=x.shape[1],
-        )
+        return cls(x.mT @ x, torch.einsum("nci,nc->ni", x, y), y.square().sum(-1), x.shape[1])
 
     @property
     def count(self) -> int:

@@ -60,6 +60,11 @@ class TuningSet:
         square = error.square()
         return 0.5 * (square if self.covariance is None else square * self.covariance).sum(-1)
 
+    @property
+    def largest_eigenvalue(self) -> float:
+        """The mean over prompts of Sigma's."""
+        return max(float(self.statistics.spectrum.values[:, -1].mean()), 1e-300)
+
     @cached_property
     def _alpha(self) -> Tensor:
         return self.statistics.spectrum.rotate(self.statistics.alpha)

@@ -27,7 +27,6 @@ from torch import Tensor
 
 __all__ = [
     "FEWEST_GROUPS",
-    "RESAMPLES",
     "Estimate",
     "Interval",
     "bootstrap",

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Estimate", "least_squares"]
+__all__ = ["Estimate", "affine_map", "least_squares", "with_one"]
 
 DERIVATIVE_ROUNDING = 1e-13  # relative rounding error of a prediction or derivative in float64, a few layers deep
 COLLINEAR = 1e-7  # a direction of theta that changes the predictions this little (relative) is not determined
@@ -80,3 +80,14 @@ def _determined(
         shares = free[:, k].abs() / share[k].clamp_min(1e-300)
         partners.append(() if ok else tuple(int(j) for j in torch.nonzero(shares > 0.1).flatten() if int(j) != k))
     return determined, tuple(partners)
+
+
+def with_one(values: Float[Tensor, "*batch entry"]) -> Float[Tensor, "*batch entry_and_1"]:
+    return torch.cat([values, torch.ones_like(values[..., :1])], -1)
+
+
+def affine_map(values: Float[Tensor, "row entry"], target: Float[Tensor, "row to"]) -> Float[Tensor, "entry_and_1 to"]:
+    """The affine map from rows of ``values`` to rows of ``target``, in units where every column has size 1."""
+    design = with_one(values)
+    size = design.square().mean(0).sqrt().clamp_min(1e-300)
+    return torch.linalg.lstsq(design / size, target, driver="gelsd").solution / size[:, None]

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["NIELSEN", "Damping", "Objective", "Point", "Progress", "Quadratic", "Stopping", "minimise"]
+__all__ = ["NIELSEN", "Damping", "Evaluated", "Objective", "Point", "Progress", "Quadratic", "Stopping", "minimise"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,14 @@ class Point(Protocol):
         ...
 
     def quadratic(self) -> Quadratic: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A ``Point`` of a value and a function."""
+
+    value: float
+    quadratic: Callable[[], Quadratic]
 
 
 Objective = Callable[[Tensor], Point]

@@ -19,8 +19,13 @@ def fit_predictions(
     predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
     target: Float[Tensor, "prompt output"],
     starts: Sequence[Float[Tensor, " parameter"]],
+    evaluations: int = EVALUATIONS,
+    rows: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, " parameter"]:
-    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``."""
+    """argmin over theta of |predict(theta) - target|^2 by Levenberg-Marquardt, the best of all ``starts``.
+
+    ``rows`` gives the derivatives, a row for every number of the target; None: by forward differentiation.
+    """
     size = float(target.square().mean().sqrt()) or 1.0
 
     def residual(theta: np.ndarray) -> np.ndarray:
@@ -28,8 +33,8 @@ def fit_predictions(
         return torch.nan_to_num(error, nan=1e12, posinf=1e12, neginf=-1e12).clamp(-1e12, 1e12).numpy()
 
     def jacobian(theta: np.ndarray) -> np.ndarray:
-        rows = torch.func.jacfwd(predict)(torch.from_numpy(theta)).flatten(0, 1) / size
-        return torch.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).numpy()
+        derivatives = (rows or torch.func.jacfwd(predict))(torch.from_numpy(theta)).flatten(0, -2) / size
+        return torch.nan_to_num(derivatives, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
     fits = [
         least_squares(
@@ -37,7 +42,7 @@ def fit_predictions(
             start.numpy(),
             jac=jacobian,  # pyright: ignore[reportArgumentType] - scipy has no types; "str" is guessed from the default
             x_scale="jac",
-            max_nfev=EVALUATIONS,
+            max_nfev=evaluations,
         )
         for start in starts
     ]

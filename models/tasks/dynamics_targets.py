@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.tasks.target import Target
-from interp.solvers.least_norm import chebyshev_solve, damped, ridge_solve
+from interp.solvers.chebyshev import chebyshev_solve
 from interp.solvers.next_state import INVERSE_LAMBDA, PUBLISHED_ALPHA, PUBLISHED_BETA, richardson
+from interp.solvers.ridge import damped, ridge
 
 __all__ = ["NEXT", "PUBLISHED", "dynamics_targets"]
 
@@ -34,7 +35,7 @@ def dynamics_targets() -> tuple[Target, ...]:
         Target(
             name="preconditioned", formula=f"(S_{{t-1}} S_{{t-1}}^T + I/lambda)^-1 s_t, 1/lambda = {INVERSE_LAMBDA}",
             source=f"{MESA}, Methods", expectation="better with depth, short of what few steps can reach",
-            usual=("token",), value=lambda p, at: ridge_solve(_past(p, at), p.states[:, at], INVERSE_LAMBDA),
+            usual=("token",), value=lambda p, at: ridge(_past(p, at), p.states[:, at], INVERSE_LAMBDA),
         ),
         Target(
             name=PUBLISHED, formula="(S_{t-1} S_{t-1}^T + I/lambda)^-1 s_t by the paper's six steps of learned sizes",

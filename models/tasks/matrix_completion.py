@@ -46,7 +46,7 @@ from interp.models.tasks.registry import register_task
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
 from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
-from interp.solvers.completion import fixed_iterations
+from interp.solvers.eagle import fixed_iterations
 
 __all__ = ["CompletionPrompts", "KernelLaw", "MatrixCompletion", "nystrom"]
 

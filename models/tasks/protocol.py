@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -41,6 +41,10 @@ __all__ = [
     "Words",
 ]
 
+# Not typing.Self, which the tests' runtime checks of single methods cannot follow.
+Own = TypeVar("Own", bound="Prompts")
+OwnLinear = TypeVar("OwnLinear", bound="LinearExamples")
+
 
 @dataclass(frozen=True, eq=False)
 class GramPrompts:
@@ -70,7 +74,7 @@ class Prompts(Protocol):
         """The arguments of the token-by-token pass: (context, query), or (sequence,) for causal keys."""
         ...
 
-    def __getitem__(self, index: slice | Tensor) -> Self: ...
+    def __getitem__(self: Own, index: slice | Tensor) -> Own: ...
 
 
 @runtime_checkable
@@ -120,7 +124,7 @@ class LinearExamples(Examples, Protocol):
     w: Float[Tensor, "prompt dim"]
     sigma: Float[Tensor, " prompt"]
 
-    def asking(self, x_query: Float[Tensor, "prompt dim"]) -> Self:
+    def asking(self: OwnLinear, x_query: Float[Tensor, "prompt dim"]) -> OwnLinear:
         """The same examples with another query."""
         ...
 

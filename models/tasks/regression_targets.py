@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.tasks.target import Target
-from interp.solvers.least_norm import chebyshev_solve, least_norm_solve, ridge_solve
+from interp.solvers.chebyshev import chebyshev_solve
+from interp.solvers.ridge import ols, ridge
 
 __all__ = ["regression_targets"]
 
@@ -26,7 +27,7 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
     """``weight_std`` is tau."""
 
     def w_ridge(p: Any, at: int | None) -> Float[Tensor, "prompt dim"]:
-        return ridge_solve(_sigma(p), _alpha(p), (p.sigma / weight_std) ** 2)
+        return ridge(_sigma(p), _alpha(p), (p.sigma / weight_std) ** 2)
 
     return (
         Target(
@@ -35,7 +36,7 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
         ),
         Target(
             name="w-ols", formula="w_ols = Sigma^+ X^T y", source=f"{AKYUREK}, section 5", expectation=EVEN,
-            kinds=WHOLE, value=lambda p, at: least_norm_solve(_sigma(p), _alpha(p)),
+            kinds=WHOLE, value=lambda p, at: ols(_sigma(p), _alpha(p)),
         ),
         Target(
             name="w-ridge", formula="w_ridge = (Sigma + sigma^2/tau^2 I)^-1 X^T y", source=f"{VERSATILE}, section 4",
@@ -58,7 +59,7 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
         ),
         Target(
             name="preconditioned", formula="(Sigma + sigma^2 I)^-1 x", source=f"{MESA}, section 3", expectation=ODD,
-            usual=("token",), value=lambda p, at: ridge_solve(_sigma(p), _x(p, at), p.sigma**2),
+            usual=("token",), value=lambda p, at: ridge(_sigma(p), _x(p, at), p.sigma**2),
         ),
         _chebyshev(STEPS),
     )  # fmt: skip

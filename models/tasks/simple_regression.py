@@ -205,7 +205,8 @@ class SimpleRegression:
 
     def references(self, tuning: SimplePrompts, depth: int, keys: str) -> References:
         """The mean label, two preconditioned gradient steps, and least squares itself."""
-        (tuned,) = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, ("preconditioned-gd",))
+        tuned = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, "preconditioned-gd")
+        assert tuned is not None  # only the polynomial may be
 
         def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
             line = prompts.least_squares()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from interp.reports.emit.languages import register_language
-from interp.reports.emit.python import Library, python_source
+from interp.reports.emit.python import python_source
+from interp.reports.emit.python_function import Library
 from interp.results import Certificate
 
 __all__ = ["emit"]

@@ -1,43 +1,7 @@
 """One file a question. Importing this registers them all."""
 
-from interp.reports.sections import (
-    adaptation,
-    algorithm,
-    behaviour,
-    closed_form,
-    coefficients,
-    eagle,
-    families,
-    implicit,
-    interventions,
-    losses,
-    noise,
-    omegas,
-    probes,
-    remainder,
-    replacement,
-    sequences,
-    stress,
-    weights,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "adaptation",
-    "algorithm",
-    "behaviour",
-    "closed_form",
-    "coefficients",
-    "eagle",
-    "families",
-    "implicit",
-    "interventions",
-    "losses",
-    "noise",
-    "omegas",
-    "probes",
-    "remainder",
-    "replacement",
-    "sequences",
-    "stress",
-    "weights",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

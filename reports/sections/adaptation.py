@@ -159,13 +159,10 @@ def _figure(
             )
         )  # fmt: skip
     columns = {
-        "layer": lambda e: str(e[0].layer),
-        axes[0]: lambda e: number(e[1].x),
-        f"{axes[1]} ± stderr": lambda e: estimate(e[1].observed, e[1].stderr),
-        "recovered": lambda e: number(e[1].predicted),
-        "by its weights": lambda e: number(e[1].by_weights),
-    }
-    columns |= {"ω_xy = 0": lambda e: number(e[1].without)} if without else {}
+        "layer": "0.layer", axes[0]: "1.x:4", f"{axes[1]} ± stderr": "1.observed:stderr",
+        "recovered": "1.predicted:4", "by its weights": "1.by_weights:4",
+    }  # fmt: skip
+    columns |= {"ω_xy = 0": "1.without:4"} if without else {}
     return Figure(
         name=name,
         finding=finding,

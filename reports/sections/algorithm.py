@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from interp.reports.numbers import DASH, estimate, is_finite, layers_named, number, rounded, spanned
-from interp.reports.plots import DIVERGING, HOVER, axis, layout, thinned
+from interp.reports.plots import DIVERGING, HOVER, axis, charted, layout, thinned
 from interp.reports.registry import section
 from interp.reports.sections.families import chosen_family, family_finding
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, Panel, Preconditioner, Recovered, Section, Skipped, Table
+from interp.results import Analysis, Panel, Preconditioner, Recovered, Section, Skipped, Table
 from interp.results.notation import MOMENTS, PLAIN
 from interp.results.update import Term
 
@@ -22,12 +22,9 @@ _MOST_MATRICES = 8  # drawn; the table has all
 _MOST_COLUMNS = 4  # of a matrix whose entries have standard errors, in a terminal
 _KEYS = {"context": "the context tokens", "all": "all tokens", "causal": "the tokens up to its own"}
 _SUMS = {
-    "Sigma": "Σ = s ∑_j x_j x_j^T",
-    "alpha": "α = s ∑_j y_j x_j",
-    "lambda": "λ = s ∑_j y_j²",
-    "A": "A = ∑_j s_j s_j^T",
-    "B": "B = ∑_j s_j s_{j-1}^T",
-}
+    "Sigma": "Σ = s ∑_j x_j x_j^T", "alpha": "α = s ∑_j y_j x_j", "lambda": "λ = s ∑_j y_j²",
+    "A": "A = ∑_j s_j s_j^T", "B": "B = ∑_j s_j s_{j-1}^T",
+}  # fmt: skip
 _FACTORS = {
     "blocks": "every machine moves its own part of x by the Σ of that part alone",
     "projection": "every layer reads a projection of x, Π x, of its own",
@@ -48,17 +45,16 @@ def algorithm(analysis: Analysis) -> Iterator[Section | Skipped]:
     elif recovered is not None:
         numbers = [(layer, term) for layer, term in recovered.terms() if term.number is not None]
         columns = {
-            "layer": lambda e: str(e[0]),
-            "": lambda e: PLAIN.symbol(e[1].name),
-            "fitted ± stderr": lambda e: estimate(e[1].number, e[1].stderr),
+            "layer": "0", "": lambda e: PLAIN.symbol(e[1].name), "fitted ± stderr": "1.number:stderr",
             " ": lambda e: e[1].undetermined or "",
-        }
+        }  # fmt: skip
+        remarks = tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)]))
         yield Section(
             name="formula",
             title=title,
             formula=tuple(_lines(recovered)),
             table=tabulate(numbers, columns) if numbers else None,
-            remarks=tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)])),
+            remarks=remarks,
             notes=tuple(_reading(recovered)),
         )
     elif (chosen := chosen_family(analysis)) is not None:
@@ -190,19 +186,16 @@ def preconditioners(analysis: Analysis) -> Iterator[Section]:
             rows.append((f"{entry.layer}, x[{i}]", *distances, *cells))
     names = [f"x[{j}]" for j in range(len(entries[0].refit))]
     table = Table(header=("layer, row", *(f"distance to {name}" for name in references), *names), rows=tuple(rows))
-    figure = Figure(
-        name="preconditioners",
-        finding=preconditioner_finding(entries),
-        description="Refitted matrices Ω of the step y ← y + ⟨α, Ω x⟩; row: input the gradient comes from, column: "
-        "input it is applied to. Colours are centred on 0, with limits of each matrix. Distances are relative, after "
-        f"the best scaling.{large if max(sizes, default=0) > 1e-9 else ''}",
-        panels=tuple(_matrix(entry) for entry in thinned(entries, _MOST_MATRICES)),
-        legend=(),
-        table=table,
-        compact=True,
-    )
     short = table.only("layer, row", *names) if len(names) <= _MOST_COLUMNS else None
-    yield Section(name="preconditioners", title="Matrices of preconditioned descent", figure=figure, table=short)
+    description = (
+        "Refitted matrices Ω of the step y ← y + ⟨α, Ω x⟩; row: input the gradient comes from, column: "
+        "input it is applied to. Colours are centred on 0, with limits of each matrix. Distances are relative, after "
+        f"the best scaling.{large if max(sizes, default=0) > 1e-9 else ''}"
+    )
+    panels = [_matrix(entry) for entry in thinned(entries, _MOST_MATRICES)]
+    title = "Matrices of preconditioned descent"
+    finding = preconditioner_finding(entries)
+    yield charted("preconditioners", title, finding, description, panels, table, compact=True, short=short)
 
 
 def _matrix(entry: Preconditioner) -> Panel:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from interp.reports.baseline_looks import coinciding
 from interp.reports.numbers import DASH, Interval, interval, is_finite, listed, number, percent
 from interp.reports.plots import (
     SYMBOLS,
     Point,
-    axis,
+    charted,
     column_height,
     count_axis,
     curve,
@@ -18,13 +18,14 @@ from interp.reports.plots import (
     layout,
     log_axis,
     marks,
+    name_axis,
     note,
     tick_text,
     wrapped,
 )
 from interp.reports.registry import section
-from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Behaviour, Figure, Match, Panel, Section, Series, Solver, Table
+from interp.reports.tabulate import points, tabulate
+from interp.results import Analysis, Behaviour, Match, Panel, Section, Series, Solver, Table
 
 __all__ = ["behaviour_finding", "share_text", "shift_finding", "similarity_finding", "weights_finding"]
 
@@ -64,8 +65,13 @@ def last_matches(behaviour: Behaviour) -> dict[str, Match]:
     return {entry.solver: entry for entry in sorted(entries, key=lambda entry: entry.distance or 0.0)}
 
 
+def _solvers(behaviour: Behaviour) -> dict[str, Solver]:
+    return {solver.name: solver for solver in behaviour.solvers}
+
+
 def _label(behaviour: Behaviour, name: str) -> str:
-    return next((solver.label for solver in behaviour.solvers if solver.name == name), name)
+    solver = _solvers(behaviour).get(name)
+    return name if solver is None else solver.label
 
 
 def mark_text(solver: Solver, mark: float) -> str:
@@ -83,7 +89,7 @@ def _mark(solver: Solver, entry: Match) -> str:
 
 def iterate_text(behaviour: Behaviour, entry: Match) -> str:
     """``gradient descent after 4 steps [3, 5]``."""
-    solver = next((solver for solver in behaviour.solvers if solver.name == entry.solver), None)
+    solver = _solvers(behaviour).get(entry.solver)
     if solver is None:
         return entry.solver
     if solver.unit == "steps":
@@ -98,16 +104,14 @@ def behaviour_finding(behaviour: Behaviour) -> str:
         return "Nothing could be compared with classical solvers"
     entry = next(iter(last.values())) if behaviour.closest is None else last[behaviour.closest]
     missed = f"it misses {share_text(entry.distance, entry.distance_ci)} of the energy of the network's weights"
+    none = "Behaves like no classical solver with fixed numbers"
     if behaviour.closest is None and not (entry.distance or 0.0) < 1 - AGREES:
         return (
-            "Behaves like no classical solver with fixed numbers: no iterate of any is nearer to the network's "
-            f"weights than no weights at all, by {percent(AGREES)} or more of their energy"
+            f"{none}: no iterate of any is nearer to the network's weights than no weights at all, by "
+            f"{percent(AGREES)} or more of their energy"
         )
     if behaviour.closest is None:
-        return (
-            "Behaves like no classical solver with fixed numbers: the closest is "
-            f"{iterate_text(behaviour, entry)}, and {missed}"
-        )
+        return f"{none}: the closest is {iterate_text(behaviour, entry)}, and {missed}"
     text = f"Behaves most like {iterate_text(behaviour, entry)}: {missed} after the last layer"
     if behaviour.alike:
         text += f". As close, or nearly: {listed([_label(behaviour, name) for name in behaviour.alike])}"
@@ -130,33 +134,24 @@ def shift_finding(behaviour: Behaviour, scale: str | float | int = "1") -> str:
     """Outside the task, where the closest solver still predicts what the network does. ``scale`` is what the network
     multiplies its sums by."""
     name = behaviour.closest or next(iter(last_matches(behaviour)), None)
-    compared = [s for s in behaviour.shifts if name is not None and is_finite(s.disagreement.get(name))]
-    if name is None or not compared:
+    missed = [(s, share) for s in behaviour.shifts if name and is_finite(share := s.disagreement.get(name))]
+    if name is None or not missed:
         return "Outside the task nothing could be compared"
-    apart = [s for s in compared if (s.disagreement[name] or 0.0) > AGREES]
-    if not apart:
-        return (
-            f"Outside the task, too, it predicts what {_label(behaviour, name)} does, to {percent(AGREES)} everywhere"
-        )
-    worst = max(compared, key=lambda s: s.disagreement[name] or 0.0)
-    most = f"{worst.label} ({share_text(worst.disagreement[name], worst.disagreement_ci[name])})"
-    same = [s for s in compared if s not in apart]
-    steps = any(solver.name == name and solver.unit == "steps" for solver in behaviour.solvers)
-    why = (
-        ""
-        if not (steps and averages(scale) and worst.name in COUNTS)
-        else (
-            "; there a step fixed for the sum over the tokens is another step for their mean, which the network takes"
-        )
-    )
-    if all((s.disagreement[name] or 0.0) >= UNLIKE for s in compared):
-        return f"Its predictions are unlike those of {_label(behaviour, name)}, in the task and outside of it"
+    solver, agrees = _label(behaviour, name), percent(AGREES)
+    worst, _ = max(missed, key=lambda pair: pair[1])
+    same = [s.label for s, share in missed if share <= AGREES]
+    if len(same) == len(missed):
+        return f"Outside the task, too, it predicts what {solver} does, to {agrees} everywhere"
+    if all(share >= UNLIKE for _, share in missed):
+        return f"Its predictions are unlike those of {solver}, in the task and outside of it"
+    most = f"most with {worst.label} ({share_text(worst.disagreement[name], worst.disagreement_ci[name])})"
+    steps = name in _solvers(behaviour) and _solvers(behaviour)[name].unit == "steps"
+    if steps and averages(scale) and worst.name in COUNTS:
+        most += "; there a step fixed for the sum over the tokens is another step for their mean, which the network "
+        most += "takes"
     if not same:
-        return f"Its predictions differ from those of {_label(behaviour, name)} everywhere, most with {most}{why}"
-    return (
-        f"Its predictions are those of {_label(behaviour, name)} to {percent(AGREES)} with "
-        f"{listed([s.label for s in same])}; they differ most with {most}{why}"
-    )
+        return f"Its predictions differ from those of {solver} everywhere, {most}"
+    return f"Its predictions are those of {solver} to {agrees} with {listed(same)}; they differ {most}"
 
 
 def averages(scale: str | float | int) -> bool:
@@ -182,79 +177,73 @@ def trajectory(analysis: Analysis) -> Iterator[Section]:
     behaviour = analysis.behaviour
     if behaviour is None or not behaviour.matches:
         return
-    series, solvers = _series(behaviour), {solver.name: solver for solver in behaviour.solvers}
-    matches = [m for m in behaviour.matches if is_finite(m.distance)]
-    near, steps, curves = [], [], {}
-    for name, drawn in series.items():
-        entries = [m for m in matches if m.solver == name]
-        points = [
-            Point(
-                m.layer,
-                max(m.distance or 0.0, _LEAST),
-                m.distance_ci,
-                f"{drawn.label}, best at {mark_text(solvers[name], m.best)} {solvers[name].unit}: "
-                f"{share_text(m.distance, m.distance_ci)}",
-            )
-            for m in entries
-        ]
-        curves[drawn.label] = points
-        near.append(curve(drawn, points, log=True, floor=_LEAST))
-        if solvers[name].unit == "steps" and entries:
-            counted = [
-                Point(m.layer, m.best, m.best_ci, f"{drawn.label}: {_mark(solvers[name], m)} steps") for m in entries
-            ]
-            steps.append(curve(drawn, counted))
-    bounds = [p.y for points in curves.values() for p in points]
-    bounds += [v for m in matches for v in m.distance_ci if is_finite(v) and v > _LEAST]
-    counts = [v for m in behaviour.matches if solvers[m.solver].unit == "steps" for v in (m.best, m.best_ci[1])]
-    depths = layer_axis(sorted({m.layer for m in behaviour.matches}), "layers run")
-    distance = layout(depths, log_axis("distance", bounds, dense=True))
-    most = max((v for v in counts if is_finite(v)), default=1.0)
-    count = layout(depths, count_axis("steps of the best iterate", most))
+    series, solvers = _series(behaviour), _solvers(behaviour)
+    panels, curves = _trajectory_panels(behaviour, series)
     fitted = weights_finding(behaviour)
     zero = dict(enumerate(behaviour.null_similarity))
-    figure = Figure(
-        name="trajectory",
-        finding=behaviour_finding(behaviour),
-        description=f"{fitted}{'. ' if fitted else ''}"
+    columns = {
+        "after the last layer": lambda m: solvers[m.solver].label,
+        "best iterate": lambda m: mark_text(solvers[m.solver], m.best) + _unit(solvers[m.solver]),
+        "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci),
+    }
+    last = tabulate(last_matches(behaviour).values(), columns, marked=lambda m: m.solver == behaviour.closest)
+    title = "As behaviour, beside classical solvers (this does not say what the network is)"
+    similar = similarity_finding(behaviour)
+    description = (
+        f"{fitted}{'. ' if fitted else ''}"
         "This is behaviour, seen from outside: it does not say what the network is. After every layer the weights by "
         "which it would predict are compared with all iterates of each solver: E|w − w_k|² / E|w|², 0 for the same "
         "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
         "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
         "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
-        f"distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}",
-        panels=(
-            Panel(
-                name="trajectory-distance", title="distance to the best iterate", data=near, layout=distance, height=280
-            ),
-            Panel(name="trajectory-steps", title="which iterate that is", data=steps, layout=count, height=280),
-        ),
-        legend=tuple(series.values()),
-        table=tabulate(
-            behaviour.matches,
-            {
-                "solver": lambda m: solvers[m.solver].label,
-                "layers run": "layer",
-                "best iterate [95 %]": lambda m: _mark(solvers[m.solver], m) + _unit(solvers[m.solver]),
-                "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci),
-                "as many steps as layers": "at_budget:3",
-                "cosine of errors [95 %]": "similarity",
-                "of predicting zero": lambda m: number(zero.get(m.layer), 3),
-            },
-        ),
+        f"distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}"
     )
-    last = tabulate(
-        last_matches(behaviour).values(),
-        {
-            "after the last layer": lambda m: solvers[m.solver].label,
-            "best iterate": lambda m: mark_text(solvers[m.solver], m.best) + _unit(solvers[m.solver]),
-            "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci),
-        },
-        marked=lambda m: m.solver == behaviour.closest,
+    columns = {
+        "solver": lambda m: solvers[m.solver].label, "layers run": "layer",
+        "best iterate [95 %]": lambda m: _mark(solvers[m.solver], m) + _unit(solvers[m.solver]),
+        "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci), "as many steps as layers": "at_budget:3",
+        "cosine of errors [95 %]": "similarity", "of predicting zero": lambda m: number(zero.get(m.layer), 3),
+    }  # fmt: skip
+    table = tabulate(behaviour.matches, columns)
+    remarks = (similar,) if similar else ()
+    finding = behaviour_finding(behaviour)
+    yield charted(
+        "trajectory", title, finding, description, panels, table, legend=series.values(), short=last, remarks=remarks
     )
-    title = "As behaviour, beside classical solvers (this does not say what the network is)"
-    similar = similarity_finding(behaviour)
-    yield Section(name="trajectory", title=title, figure=figure, table=last, remarks=(similar,) if similar else ())
+
+
+def _trajectory_panels(
+    behaviour: Behaviour, series: Mapping[str, Series]
+) -> tuple[tuple[Panel, ...], dict[str, list[Point]]]:
+    """The distances by depth and the iterates that they are of, and the points of every solver's distances."""
+    solvers, matches = _solvers(behaviour), [m for m in behaviour.matches if is_finite(m.distance)]
+    near, steps, curves = [], [], {}
+    for name, line in series.items():
+        entries, solver = [m for m in matches if m.solver == name], solvers[name]
+        curves[line.label] = [
+            Point(
+                m.layer, max(m.distance or 0.0, _LEAST), m.distance_ci,
+                f"{line.label}, best at {mark_text(solver, m.best)} {solver.unit}: "
+                f"{share_text(m.distance, m.distance_ci)}",
+            )
+            for m in entries
+        ]  # fmt: skip
+        near.append(curve(line, curves[line.label], log=True, floor=_LEAST))
+        if solver.unit == "steps" and entries:
+            counted = points(entries, "layer", "best", lambda m, _, of=solver: f"{of.label}: {_mark(of, m)} steps")
+            steps.append(curve(line, counted))
+    bounds = [p.y for drawn in curves.values() for p in drawn]
+    bounds += [v for m in matches for v in m.distance_ci if is_finite(v) and v > _LEAST]
+    counts = [v for m in behaviour.matches if solvers[m.solver].unit == "steps" for v in (m.best, m.best_ci[1])]
+    most = max((v for v in counts if is_finite(v)), default=1.0)
+    depths = layer_axis(sorted({m.layer for m in behaviour.matches}), "layers run")
+    distance = layout(depths, log_axis("distance", bounds, dense=True))
+    count = layout(depths, count_axis("steps of the best iterate", most))
+    title = "distance to the best iterate"
+    return (
+        Panel(name="trajectory-distance", title=title, data=near, layout=distance, height=280),
+        Panel(name="trajectory-steps", title="which iterate that is", data=steps, layout=count, height=280),
+    ), curves
 
 
 def _unit(solver: Solver) -> str:
@@ -267,55 +256,50 @@ def shifts(analysis: Analysis) -> Iterator[Section]:
     behaviour = analysis.behaviour
     if behaviour is None or not any(is_finite(v) for s in behaviour.shifts for v in s.disagreement.values()):
         return
-    series, solvers = _series(behaviour), {solver.name: solver for solver in behaviour.solvers}
+    series, solvers = _series(behaviour), _solvers(behaviour)
     order = [name for name in last_matches(behaviour) if name in solvers]
-    data, ends = [], [_LEAST]
+    data, drawn = [], [_LEAST]
     for k, name in enumerate(order):
-        points = [
-            Point(
-                at,
-                max(value, _LEAST),
-                s.disagreement_ci[name],
-                f"{series[name].label}, {s.label}: {share_text(value, s.disagreement_ci[name])}",
-            )
-            for at, s in enumerate(behaviour.shifts)
-            if is_finite(value := s.disagreement[name])
+        shares = [(at, s.label, s.disagreement[name], s.disagreement_ci[name]) for at, s in enumerate(behaviour.shifts)]
+        found = [
+            Point(at, max(share, _LEAST), ends, f"{series[name].label}, {where}: {share_text(share, ends)}")
+            for at, where, share, ends in shares
+            if is_finite(share)
         ]
         aside = 0.8 * (k - (len(order) - 1) / 2) / max(len(order), 1)  # so that equal ones do not cover each other
-        data.append(marks(series[name], points, log=True, floor=_LEAST, aside=aside, sideways=True))
-        ends += [p.y for p in points]
-    ends += [v for s in behaviour.shifts for pair in s.disagreement_ci.values() for v in pair if is_finite(v)]
+        data.append(marks(series[name], found, log=True, floor=_LEAST, aside=aside, sideways=True))
+        drawn += [p.y for p in found]
+    drawn += [v for s in behaviour.shifts for pair in s.disagreement_ci.values() for v in pair if is_finite(v)]
     names = [wrapped(shift.label) for shift in behaviour.shifts]
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names, "range": [len(names) - 0.5, -0.5]}
-    x = log_axis("disagreement", [v for v in ends[1:] if v >= _LEAST], dense=False, most=4)
+    x = log_axis("disagreement", [v for v in drawn[1:] if v >= _LEAST], dense=False, most=4)
     missing = [(k, s.reason) for k, s in enumerate(behaviour.shifts) if s.reason is not None]
     plot = layout(
-        x, axis("", showgrid=False, zeroline=False, **ticks),
+        x, name_axis(names, showgrid=False),
         annotations=[note(label(reason), x=0.5, xref="paper", y=k) for k, reason in missing],
     )  # fmt: skip
-    means = (
-        " The solvers keep their steps, fixed for sums over the tokens, where the network takes means over them: with "
-        "another number of tokens they part for that reason alone."
-        if averages(analysis.checkpoint.scale)
-        else ""
-    )
+    means = ""
+    if averages(analysis.checkpoint.scale):
+        means = (
+            " The solvers keep their steps, fixed for sums over the tokens, where the network takes means over them: "
+            "with another number of tokens they part for that reason alone."
+        )
     none: Interval = (None, None)
     rows = [
         (s.label, *(s.reason or share_text(s.disagreement.get(n), s.disagreement_ci.get(n, none)) for n in order))
         for s in behaviour.shifts
     ]
     sensed = (share_text(solvers[n].sensitivity, solvers[n].sensitivity_ci) for n in order)
-    figure = Figure(
-        name="shifts",
-        finding=shift_finding(behaviour, analysis.checkpoint.scale),
-        description="E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
+    description = (
+        "E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
         "matches the last layer, with the numbers tuned on the task: 0 for the same predictions. The table's last row: "
-        f"how far dp/dx of the query is from the solver's weights.{means} Bars are 95 % intervals over prompts.",
-        panels=(Panel(name="shifts", title="", data=data, layout=plot, height=column_height(names, len(order))),),
-        legend=tuple(series[name] for name in order),
-        table=Table(
-            header=("prompts", *(series[name].label for name in order)),
-            rows=(*rows, ("sensitivity to the query", *sensed)),
-        ),
+        f"how far dp/dx of the query is from the solver's weights.{means} Bars are 95 % intervals over prompts."
     )
-    yield Section(name="shifts", title="Classical solvers outside the task", figure=figure)
+    table = Table(
+        header=("prompts", *(series[name].label for name in order)),
+        rows=(*rows, ("sensitivity to the query", *sensed)),
+    )
+    panel = Panel(name="shifts", title="", data=data, layout=plot, height=column_height(names, len(order)))
+    legend = [series[name] for name in order]
+    title = "Classical solvers outside the task"
+    finding = shift_finding(behaviour, analysis.checkpoint.scale)
+    yield charted("shifts", title, finding, description, [panel], table, legend=legend)

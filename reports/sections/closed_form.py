@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from interp.reports.baseline_looks import DASHES
 from interp.reports.numbers import DASH, estimate, interval, is_finite, number, percent, several
-from interp.reports.plots import SYMBOLS, Point, axis, curve, label, layout, log_axis, ordered_series
+from interp.reports.plots import SYMBOLS, Point, axis, charted, curve, label, layout, log_axis, ordered_series
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, ClosedForm, Figure, Panel, Rescaled, Section, Series, Slot
+from interp.results import Analysis, ClosedForm, Panel, Rescaled, Section, Series, Slot
 
 __all__ = ["checks_finding", "division_finding", "factor_text", "rescaled_finding", "slots_finding"]
 
@@ -91,69 +91,52 @@ def closed_form(analysis: Analysis) -> Iterator[Section]:
     form = analysis.closed_form
     if form is None:
         return
+    columns = {
+        "condition": "name", "holds": lambda c: "yes" if c.passed else "no", "measured": "found", "asked for": "bar",
+    }  # fmt: skip
+    table = tabulate(form.checks, columns, marked=lambda c: not c.passed)
+    notes = ("The verdict closed-form takes all of them.",)
     yield Section(
         name="conditions",
         title="Conditions of the closed form",
         finding=checks_finding(form),
-        table=tabulate(
-            form.checks,
-            {
-                "condition": "name",
-                "holds": lambda c: "yes" if c.passed else "no",
-                "measured": "found",
-                "asked for": "bar",
-            },
-            marked=lambda c: not c.passed,
-        ),
+        table=table,
         remarks=form_lines(form),
-        notes=("The verdict closed-form takes all of them.",),
+        notes=notes,
     )
     yield from _division(form)
     yield from _rescaled(analysis, form)
+    columns = {
+        "after layers": "layer", "slot": "index", "holds": "holds",
+        "times": lambda s: DASH if s.scale is None else f"{'-' * (s.sign < 0)}{number(s.scale, 3)}", "R²": "r2:3",
+        "R² in the query's row": "query_r2:3",
+    }  # fmt: skip
+    remarks = tuple(
+        f"after {several(d.layer, 'layer')} {d.holds} is read from the tokens along "
+        f"({', '.join(number(v, 2) for v in d.vector)}) to R² {number(d.r2, 3)}, in the query's row "
+        f"{number(d.query_r2, 3)}"
+        for d in form.directions
+    )
     yield Section(
         name="slots",
         title="What the slots of the tokens hold",
         finding=slots_finding(form),
-        table=tabulate(
-            form.slots,
-            {
-                "after layers": "layer",
-                "slot": "index",
-                "holds": "holds",
-                "times": lambda s: DASH if s.scale is None else f"{'-' * (s.sign < 0)}{number(s.scale, 3)}",
-                "R²": "r2:3",
-                "R² in the query's row": "query_r2:3",
-            },
-        ),
-        remarks=tuple(
-            f"after {several(d.layer, 'layer')} {d.holds} is read from the tokens along "
-            f"({', '.join(number(v, 2) for v in d.vector)}) to R² {number(d.r2, 3)}, in the query's row "
-            f"{number(d.query_r2, 3)}"
-            for d in form.directions
-        ),
+        table=tabulate(form.slots, columns),
+        remarks=remarks,
+    )
+    finding = "Shares of numerator and denominator in the query's row"
+    columns = {
+        "layer": "layer", "head": lambda h: "all" if h.head is None else str(h.head), "role": "role",
+        "centring R²": "centring:3", "numerator": lambda h: _share(h.numerator), "its R²": "numerator_r2:3",
+        "denominator": lambda h: _share(h.denominator), "R² of it": "denominator_r2:3",
+    }  # fmt: skip
+    notes = (
+        "What is divided, and what it is divided by, are sums over the heads and the old token; the shares say how "
+        "much of each a head brings. How a layer's work is split between its heads is a matter of gauge, so of a "
+        "trained network the row of all heads says more than theirs.",
     )
     yield Section(
-        name="heads",
-        title="What the heads do",
-        finding="Shares of numerator and denominator in the query's row",
-        table=tabulate(
-            form.heads,
-            {
-                "layer": "layer",
-                "head": lambda h: "all" if h.head is None else str(h.head),
-                "role": "role",
-                "centring R²": "centring:3",
-                "numerator": lambda h: _share(h.numerator),
-                "its R²": "numerator_r2:3",
-                "denominator": lambda h: _share(h.denominator),
-                "R² of it": "denominator_r2:3",
-            },
-        ),
-        notes=(
-            "What is divided, and what it is divided by, are sums over the heads and the old token; the shares say how "
-            "much of each a head brings. How a layer's work is split between its heads is a matter of gauge, so of a "
-            "trained network the row of all heads says more than theirs.",
-        ),
+        name="heads", title="What the heads do", finding=finding, table=tabulate(form.heads, columns), notes=notes
     )
 
 
@@ -190,21 +173,18 @@ def _division(form: ClosedForm) -> Iterator[Section]:
         data.append(curve(series, points, log=True))
     x = log_axis("V", [b.V for d in divisions for b in d.bins], dense=True)
     plot = layout(x, log_axis("standard deviation", [y for trace in data for y in trace["y"]], dense=True))
-    figure = Figure(
-        name="division",
-        finding=finding,
-        description="The standard deviation that LayerNorm divides the query's row by (times that of an earlier "
+    description = (
+        "The standard deviation that LayerNorm divides the query's row by (times that of an earlier "
         "LayerNorm, a factor that numerator and denominator share), relative to its largest bin, against the "
         "variance V of x in the prompt; means over tenths of the prompts, bars are 95 % intervals. A line of slope 1 "
-        "is a division by V, a flat one divides by nothing that depends on the prompt.",
-        panels=(Panel(name="division", title="", data=data, layout=plot, height=380),),
-        legend=tuple(legend),
-        table=tabulate(
-            form.divisions,
-            {"layer": "layer", "power of V ± stderr": "exponent", "R²": "r2", "its logarithm varies by": "variation:3"},
-        ),
+        "is a division by V, a flat one divides by nothing that depends on the prompt."
     )
-    yield Section(name="division", title=title, figure=figure, remarks=remarks, half=True)
+    columns = {
+        "layer": "layer", "power of V ± stderr": "exponent", "R²": "r2", "its logarithm varies by": "variation:3",
+    }  # fmt: skip
+    panel = Panel(name="division", title="", data=data, layout=plot, height=380)
+    table = tabulate(form.divisions, columns)
+    yield charted("division", title, finding, description, [panel], table, legend=legend, remarks=remarks, half=True)
 
 
 def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
@@ -233,25 +213,22 @@ def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
     x = axis("all x multiplied by", type="log", tickvals=ticks, ticktext=[factor_text(t) for t in ticks])
     plot = layout(x, axis("fidelity R²", range=[_FLOOR - 0.05, 1.05]))
     columns = {
-        "all of": "quantity",
-        "times": lambda r: factor_text(r.factor),
-        "closed form [95 %]": "fidelity",
-        "outside the task's range": lambda r: percent(r.outside),
-    }
+        "all of": "quantity", "times": lambda r: factor_text(r.factor), "closed form [95 %]": "fidelity",
+        "outside the task's range": "outside:%",
+    }  # fmt: skip
     rivals = {name: lambda r, name=name: number(r.rivals.get(name), 3) for name in names}
-    figure = Figure(
-        name="rescaled",
-        finding=rescaled_finding(form),
-        description="R² against the network's predictions, on prompts of the task with all x, the query too, "
+    description = (
+        "R² against the network's predictions, on prompts of the task with all x, the query too, "
         "multiplied by a factor. The closed form does not change with the scale of x; gradient methods fitted at "
-        f"factor 1 are polynomials in x.{_tails(rows)} A triangle at the edge lies below {number(_FLOOR, 1)}.",
-        panels=(Panel(name="rescaled", title="", data=data, layout=plot, height=380),),
-        legend=tuple(series for _, series in curves),
-        table=tabulate(form.rescaled, columns | rivals),
+        f"factor 1 are polynomials in x.{_tails(rows)} A triangle at the edge lies below {number(_FLOOR, 1)}."
     )
-    yield Section(
-        name="rescaled", title="At other scales", figure=figure, table=tabulate(form.rescaled, columns), half=True
-    )
+    panel = Panel(name="rescaled", title="", data=data, layout=plot, height=380)
+    table = tabulate(form.rescaled, columns | rivals)
+    legend = [series for _, series in curves]
+    short = tabulate(form.rescaled, columns)
+    title = "At other scales"
+    finding = rescaled_finding(form)
+    yield charted("rescaled", title, finding, description, [panel], table, legend=legend, short=short, half=True)
 
 
 def _tails(rescaled: Sequence[Rescaled]) -> str:

@@ -161,12 +161,9 @@ def coefficients_by_layer(analysis: Analysis) -> Iterator[Section | Skipped]:
         return
     traces = any(row.symbol.startswith("τ") for row in rows)
     columns = {
-        "layer": "layer",
-        "term": "symbol",
-        "output ± stderr": "output",
-        "weight": "weight",
+        "layer": "layer", "term": "symbol", "output ± stderr": "output", "weight": "weight",
         "refit ± stderr": "refit",
-    }
+    }  # fmt: skip
     note = coefficient_note(analysis)
     figure = Figure(
         name="coefficients",
@@ -178,9 +175,10 @@ def coefficients_by_layer(analysis: Analysis) -> Iterator[Section | Skipped]:
         table=tabulate(rows, columns | {"remark": lambda r: "; ".join(f"{m.short}: {m.full}" for m in r.remarks)}),
     )
     short = tabulate(rows, columns | {"": lambda r: ", ".join(m.short for m in r.remarks if m.short != r.refit)})
+    title = "Coefficients per layer (layers count from 0)"
     yield Section(
         name="coefficients-by-layer",
-        title="Coefficients per layer (layers count from 0)",
+        title=title,
         figure=figure,
         table=short,
         notes=(_TRACES,) if traces else (),

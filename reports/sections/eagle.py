@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from interp.reports.numbers import estimate, interval, is_finite, number, percent, several
-from interp.reports.plots import Point, curve, layer_axis, layout, level, log_axis
+from interp.reports.numbers import estimate, interval, number, percent, several
+from interp.reports.plots import charted, curve, layer_axis, layout, level, log_axis
 from interp.reports.registry import section
-from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Completion, Figure, Panel, Section, Series
+from interp.reports.tabulate import points, tabulate
+from interp.results import Analysis, Completion, LawPoint, Panel, Section, Series
 
 __all__ = ["agreement_finding", "completion_finding", "completion_sentences", "step_sentence"]
 
@@ -145,30 +145,25 @@ def eagle(analysis: Analysis) -> Iterator[Section]:
         table = tabulate(law.points, columns)
         data, lines, values = [], [], []
         for series in _LAW:
-            points = [
-                Point(p.layer, value, ends, f"layer {p.layer}: {interval(value, ends)} with |A|² = {number(p.norm)}")
-                for p in law.points
-                for value, ends in [(getattr(p, series.key), getattr(p, f"{series.key}_ci"))]
-                if is_finite(value) and value > 0
-            ]
-            values += [point.y for point in points]
-            data.append(curve(series, points, log=True))
+            drawn = points(law.points, "layer", series.key, _step_text, above=0)
+            values += [point.y for point in drawn]
+            data.append(curve(series, drawn, log=True))
             if (average := getattr(law, series.key)) is not None:
                 lines.append(level(average, colour=series.colour, width=1))
         y = log_axis("step times |A|²", values, dense=True)
         plot = layout(layer_axis([p.layer for p in law.points], "layer"), y, shapes=lines)
-        figure = Figure(
-            name="law",
-            finding=finding,
-            description="Every layer's steps times the squared norm of what the layer sees of A, on a logarithmic "
+        description = (
+            "Every layer's steps times the squared norm of what the layer sees of A, on a logarithmic "
             "axis: by the law of EAGLE all η are the same (dashed: their mean), and all γ. Bars are 95 % intervals; "
-            "the last ω_xx is never read, and steps in the wrong direction have no place here.",
-            panels=(Panel(name="law", title="", data=data, layout=plot, height=300),) if values else (),
-            legend=_LAW,
-            table=table,
+            "the last ω_xx is never read, and steps in the wrong direction have no place here."
         )
-        yield Section(name="law", title=title, figure=figure, table=table, remarks=sentences)
+        panels = (Panel(name="law", title="", data=data, layout=plot, height=300),) if values else ()
+        yield charted("law", title, finding, description, panels, table, legend=_LAW, short=table, remarks=sentences)
     yield from _agreement(completion)
+
+
+def _step_text(p: LawPoint, step: str) -> str:
+    return f"layer {p.layer}: {step} with |A|² = {number(p.norm)}"
 
 
 def _agreement(completion: Completion) -> Iterator[Section]:
@@ -177,29 +172,22 @@ def _agreement(completion: Completion) -> Iterator[Section]:
         return
     data, values = [], []
     for series, field in zip(_AGREEMENT, ("error", "difference"), strict=True):
-        points = [
-            Point(row.layer, value, error, f"after {several(row.layer, 'layer')}: {estimate(value, error)}")
-            for row in rows
-            for value, error in [(getattr(row, field), getattr(row, f"{field}_stderr"))]
-            if is_finite(value) and value > 0
-        ]
-        values += [point.y for point in points]
-        data.append(curve(series, points, log=True))
+        drawn = points(rows, "layer", field, lambda row, said: f"after {several(row.layer, 'layer')}: {said}", above=0)
+        values += [point.y for point in drawn]
+        data.append(curve(series, drawn, log=True))
     columns = {"layers run": "layer", "difference ± stderr": "difference"}
     columns |= {"fitted layer by layer": "layerwise", "error of D ± stderr": "error"}
     table = tabulate(rows, columns)
     plot = layout(
         layer_axis([row.layer for row in rows], "layers run"), log_axis("mean squared entry", values, dense=False)
     )
-    figure = Figure(
-        name="agreement",
-        finding=agreement_finding(completion),
-        description="Mean squared entries, on a logarithmic axis: the error of the network's D read out after every "
+    description = (
+        "Mean squared entries, on a logarithmic axis: the error of the network's D read out after every "
         "layer, and the difference of its tokens to those of the recovered algorithm run from the same prompts (after "
         "the last layer, of C and D alone); the table also has it with the numbers of every layer fitted to what that "
-        "layer puts out. Bars are 95 % intervals.",
-        panels=(Panel(name="agreement", title="", data=data, layout=plot, height=340),) if values else (),
-        legend=_AGREEMENT,
-        table=table,
+        "layer puts out. Bars are 95 % intervals."
     )
-    yield Section(name="agreement", title="Network and algorithm by layer", figure=figure, table=table)
+    panels = (Panel(name="agreement", title="", data=data, layout=plot, height=340),) if values else ()
+    title = "Network and algorithm by layer"
+    finding = agreement_finding(completion)
+    yield charted("agreement", title, finding, description, panels, table, legend=_AGREEMENT, short=table)

@@ -55,14 +55,16 @@ def families(analysis: Analysis) -> Iterator[Section | Skipped]:
         },
         marked=lambda f: f.chosen,
     )
+    remarks = tuple(f"{row.name}: {row.why}" for row in analysis.families if row.why)
+    notes = (
+        "Fitted on one half of the prompts and scored on the other. Fidelity compares their predictions with the "
+        "network's, the mean squared error with the truth.",
+    )
     yield Section(
         name="families",
         title="Families, smallest first",
         finding=family_finding(analysis),
         table=table,
-        remarks=tuple(f"{row.name}: {row.why}" for row in analysis.families if row.why),
-        notes=(
-            "Fitted on one half of the prompts and scored on the other. Fidelity compares their predictions with the "
-            "network's, the mean squared error with the truth.",
-        ),
+        remarks=remarks,
+        notes=notes,
     )

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from interp.reports.baseline_looks import baseline_series, coinciding
 from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, several, spanned
-from interp.reports.plots import Point, bounded, curve, label, layer_axis, layout, log_axis, marks, thinned
+from interp.reports.plots import Point, bounded, charted, curve, label, layer_axis, layout, log_axis, marks, thinned
 from interp.reports.registry import section
-from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, Momentum, Panel, Section, Series, Skipped, Table
+from interp.reports.tabulate import points, tabulate
+from interp.results import Analysis, Momentum, Panel, Section, Series, Skipped, Table
 
 __all__ = ["baseline_label", "distance_finding", "momentum_finding"]
 
@@ -62,15 +62,15 @@ def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
     for name in names:
         series = baseline_series(name, baseline_label(analysis, name), names)
         finite = [(m.layer, d, m.distance_stderr.get(name)) for m in models if is_finite(d := m.distance.get(name))]
-        points = [
+        shown = [
             Point(i, d, e, f"{label(series.label)}, after {several(i, 'layer')}: {estimate(d, e)}")
             for i, d, e in finite
             if d > 0
         ]
-        dropped += len(finite) - len(points)
+        dropped += len(finite) - len(shown)
         legend.append(series)
-        curves[series.label] = points
-        data.append(curve(series, points, log=True, dash=series.dash))
+        curves[series.label] = shown
+        data.append(curve(series, shown, log=True, dash=series.dash))
     drawn = [distance for trace in data for distance in trace["y"]]
     plot = layout(
         layer_axis([m.layer for m in models], "layers run"), log_axis("relative squared distance", drawn, dense=True)
@@ -81,23 +81,18 @@ def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
         for n in names
     )
     table = Table(header=("baseline", *(f"after {several(m.layer, 'layer')}" for m in models)), rows=rows)
-    figure = Figure(
-        name="distances",
-        finding=distance_finding(analysis),
-        description="E|w - b|² / E|b|² between the implicit weights w of the network after each layer and the weights "
-        f"b of a baseline: 0 is the same, 1 is as far as no weights at all. Bars are 95 % intervals."
-        f"{coinciding(curves, log=True)}{zero}",
-        panels=(Panel(name="distances", title="", data=data, layout=plot, height=420),) if drawn else (),
-        legend=tuple(legend),
-        table=table,
-    )
     shown = thinned(range(len(models)), _MOST_DEPTHS)
     cells = tuple((name, *(number(models[k].distance.get(name), 3) for k in shown)) for name in names)
-    yield Section(
-        name="distances",
-        title="Distance of the implicit weights to baselines",
-        figure=figure,
-        table=Table(header=("layers run", *(str(models[k].layer) for k in shown)), rows=cells),
+    description = (
+        "E|w - b|² / E|b|² between the implicit weights w of the network after each layer and the weights "
+        f"b of a baseline: 0 is the same, 1 is as far as no weights at all. Bars are 95 % intervals."
+        f"{coinciding(curves, log=True)}{zero}"
+    )
+    panels = (Panel(name="distances", title="", data=data, layout=plot, height=420),) if drawn else ()
+    short = Table(header=("layers run", *(str(models[k].layer) for k in shown)), rows=cells)
+    title = "Distance of the implicit weights to baselines"
+    yield charted(
+        "distances", title, distance_finding(analysis), description, panels, table, legend=legend, short=short
     )
 
 
@@ -105,12 +100,15 @@ def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
 def linearity(analysis: Analysis) -> Iterator[Section]:
     if analysis.implicit:
         worst = min((m.linearity_r2 for m in analysis.implicit if is_finite(m.linearity_r2)), default=None)
+        finding = f"A linear model describes every layer to R² {interval(worst, (None, None))} at least"
+        table = tabulate(analysis.implicit, {"layers run": "layer", "mean a": "a", "R²": "linearity_r2"})
+        notes = ("a: factor on the token's own label; R²: how well a linear model describes the layer's tokens",)
         yield Section(
             name="linearity-by-layer",
             title="How linear the implicit model is",
-            finding=f"A linear model describes every layer to R² {interval(worst, (None, None))} at least",
-            table=tabulate(analysis.implicit, {"layers run": "layer", "mean a": "a", "R²": "linearity_r2"}),
-            notes=("a: factor on the token's own label; R²: how well a linear model describes the layer's tokens",),
+            finding=finding,
+            table=table,
+            notes=notes,
         )
 
 
@@ -179,36 +177,21 @@ def momentum(analysis: Analysis) -> Iterator[Section | Skipped]:
     floor = max(min(v for m in entries for s in accounts if is_finite(v := getattr(m, f"{s.key}_r2"))), -0.1)
     data = []
     for k, series in enumerate(accounts):
-        points = [
-            Point(m.layer, r2, bounds, f"layer {m.layer}, {series.label}: R² = {interval(r2, bounds)}")
-            for m in entries
-            for r2, bounds in [(getattr(m, f"{series.key}_r2"), getattr(m, f"{series.key}_r2_ci"))]
-            if is_finite(r2)
-        ]
-        data.append(marks(series, points, floor=floor, aside=0.12 * (k - (len(accounts) - 1) / 2)))
+        field, start = f"{series.key}_r2", f"{series.label}: R² ="
+        drawn = points(entries, "layer", field, lambda m, r2, start=start: f"layer {m.layer}, {start} {r2}")
+        data.append(marks(series, drawn, floor=floor, aside=0.12 * (k - (len(accounts) - 1) / 2)))
     plot = layout(layer_axis([m.layer for m in entries], "layer"), bounded("held-out R²", floor))
-    figure = Figure(
-        name="momentum",
-        finding=momentum_finding(entries),
-        description="With g the negative gradient of half the squared residuals at the layer's own weights, what the "
+    description = (
+        "With g the negative gradient of half the squared residuals at the layer's own weights, what the "
         "layer adds to its weights w and to the vector u that it carries beside them is fitted with one number of each "
         "kind for all prompts: w + step g, w - η u (momentum), both, and u - β u + γ g. R² is on prompts that were not "
-        "fitted, with 95 % intervals; it says what one number leaves. u after the last layer is never read.",
-        panels=(Panel(name="momentum", title="", data=data, layout=plot, height=300),),
-        legend=tuple(accounts),
-        table=tabulate(
-            entries,
-            {
-                "layer": "layer",
-                "β ± stderr": "beta",
-                "γ ± stderr": "gradient",
-                "R² of u [95 %]": "u_r2",
-                "η ± stderr": "eta",
-                "R² of η [95 %]": "eta_r2",
-                "step ± stderr": "step",
-                "R² of the step [95 %]": "step_r2",
-                "R² of both [95 %]": "both_r2",
-            },
-        ),
+        "fitted, with 95 % intervals; it says what one number leaves. u after the last layer is never read."
     )
-    yield Section(name="momentum", title="Momentum", figure=figure)
+    columns = {
+        "layer": "layer", "β ± stderr": "beta", "γ ± stderr": "gradient", "R² of u [95 %]": "u_r2",
+        "η ± stderr": "eta", "R² of η [95 %]": "eta_r2", "step ± stderr": "step", "R² of the step [95 %]": "step_r2",
+        "R² of both [95 %]": "both_r2",
+    }  # fmt: skip
+    panel = Panel(name="momentum", title="", data=data, layout=plot, height=300)
+    table = tabulate(entries, columns)
+    yield charted("momentum", "Momentum", momentum_finding(entries), description, [panel], table, legend=accounts)

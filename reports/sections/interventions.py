@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interp.reports.numbers import DASH, interval, is_finite, listed, number, several
-from interp.reports.plots import Point, axis, curve, label, layer_axis, layout
+from interp.reports.plots import axis, charted, curve, label, layer_axis, layout
+from interp.reports.probe_scores import depth_text
 from interp.reports.registry import section
-from interp.reports.sections.probes import depth_text
-from interp.reports.tabulate import tabulate
+from interp.reports.tabulate import points, tabulate
 from interp.results import (
     Analysis,
     Erasure,
-    Figure,
     ImplicitFit,
     Panel,
     ProbeReport,
@@ -124,12 +123,10 @@ def linearity_finding(fits: Sequence[ImplicitFit]) -> str:
 def skipped_checks(result: Analysis | ProbeReport) -> list[str]:
     """The interventions that were not made, those of the same reason together."""
     layers: dict[tuple[str, str], list[str]] = {}
-    for row in result.transplants:
+    skipped = [(f"transplant of {row.kind}", row) for row in result.transplants]
+    for what, row in (*skipped, *((f"erasure of {row.target}", row) for row in result.erasures)):
         if row.reason is not None:
-            layers.setdefault((f"transplant of {row.kind}", row.reason), []).append(str(row.layer))
-    for row in result.erasures:
-        if row.reason is not None:
-            layers.setdefault((f"erasure of {row.target}", row.reason), []).append(str(row.layer))
+            layers.setdefault((what, row.reason), []).append(str(row.layer))
     return [f"{what} after {', '.join(after)} layers: {reason}" for (what, reason), after in layers.items()]
 
 
@@ -144,28 +141,20 @@ def intervention_parts(
 ) -> Iterator[Section]:
     """What there is something to say of: how linear implicit models are, and what interventions changed."""
     if fits:
-        table = tabulate(
-            fits,
-            {
-                "layers run": "layer",
-                "tokens before": lambda f: "all" if f.position is None else str(f.position),
-                "R² [95 %]": lambda f: f.reason or interval(f.linearity_r2, f.linearity_r2_ci),
-                "fitted to": "rows",
-                "prompts": "prompts",
-            },
-        )
-        figure = Figure(
-            name="linearity",
-            finding=linearity_finding(fits),
-            description="R² of y = a y₀ − ⟨w, x₀⟩ within every prompt, x₀ and y₀ being what a token holds before the "
-            "first layer; every token (with causal keys, every query put after the same tokens) is predicted from the "
-            "fit to the others. Intervals are over prompts.",
-            panels=(),
-            legend=(),
-            table=table,
-        )
+        columns = {
+            "layers run": "layer", "tokens before": lambda f: "all" if f.position is None else str(f.position),
+            "R² [95 %]": lambda f: f.reason or interval(f.linearity_r2, f.linearity_r2_ci), "fitted to": "rows",
+            "prompts": "prompts",
+        }  # fmt: skip
+        table = tabulate(fits, columns)
         short = None if linear(fits) else table.only("layers run", "tokens before", "R² [95 %]")
-        yield Section(name="linearity", title="How linear the implicit model is", figure=figure, table=short)
+        description = (
+            "R² of y = a y₀ − ⟨w, x₀⟩ within every prompt, x₀ and y₀ being what a token holds before the "
+            "first layer; every token (with causal keys, every query put after the same tokens) is predicted from the "
+            "fit to the others. Intervals are over prompts."
+        )
+        title = "How linear the implicit model is"
+        yield charted("linearity", title, linearity_finding(fits), description, [], table, short=short)
     yield from _transplants(transplants)
     yield from _erasures(erasures)
 
@@ -176,116 +165,83 @@ def _transplants(rows: Sequence[Transplant]) -> Iterator[Section]:
         return
     data, legend = [], []
     for series in (_STRAY, _STATE, _WEIGHTS):
-        stray = series is _STRAY
-        points = [
-            Point(row.layer, value, ends, f"{series.label}, {depth_text(row.layer)}: {interval(value, ends)}")
-            for row in made
-            if row.kind == ("weights" if stray else series.key)
-            for value, ends in [(row.random, row.random_ci) if stray else (row.effect, row.effect_ci)]
-            if is_finite(value)
-        ]
-        if points:
-            data.append(curve(series, points, dash="dash" if stray else "solid", aside=_ASIDE[series.key]))
+        kind, field = ("weights", "random") if series is _STRAY else (series.key, "effect")
+        of_kind = [row for row in made if row.kind == kind]
+        drawn = points(of_kind, "layer", field, lambda row, said, of=series: f"{of.label}, {_after(row)}: {said}")
+        if drawn:
+            data.append(curve(series, drawn, dash="dash" if series is _STRAY else "solid", aside=_ASIDE[series.key]))
             legend.insert(0, series)
     plot = layout(layer_axis(sorted({row.layer for row in made}), "layers run"), axis("effect"))
     columns = {
-        "layers run": "layer",
-        "what": "kind",
-        "effect [95 %]": "effect",
-        "error": "error:1",
-        "random [95 %]": "random",
-        "error of random": "random_error:1",
+        "layers run": "layer", "what": "kind", "effect [95 %]": "effect", "error": "error:1",
+        "random [95 %]": "random", "error of random": "random_error:1",
         "changed": lambda row: f"{row.fired}/{row.prompts}",
-    }
-    figure = Figure(
-        name="transplants",
-        finding=transplant_finding(rows),
-        description="After so many layers the implicit weights of prompt A are put in place of those of prompt B, in "
+    }  # fmt: skip
+    title = "Implicit weights of another prompt put in place (transplant)"
+    description = (
+        "After so many layers the implicit weights of prompt A are put in place of those of prompt B, in "
         "all tokens, and the later layers go on from there. 1: the prediction becomes the one that A's weights imply "
         "with the later layers; 0: it does not change. That they follow proves that the prediction is made from these "
         "weights, and not only that they can be read; it says nothing of how the weights were found. Control: random "
         "weights as far away, whose error, in the table, says that they do not lead where A's do. Changed: in how many "
-        "prompts the hook changed the tokens. Bars are 95 % intervals over prompts.",
-        panels=(Panel(name="transplants", title="", data=data, layout=plot, height=280),),
-        legend=tuple(legend),
-        table=tabulate(made, columns | {"the prompt's weights again": "own:2"}),
+        "prompts the hook changed the tokens. Bars are 95 % intervals over prompts."
     )
-    title = "Implicit weights of another prompt put in place (transplant)"
-    yield Section(name="transplants", title=title, figure=figure, table=tabulate(made, columns))
+    panel = Panel(name="transplants", title="", data=data, layout=plot, height=280)
+    table = tabulate(made, columns | {"the prompt's weights again": "own:2"})
+    short = tabulate(made, columns)
+    yield charted(
+        "transplants", title, transplant_finding(rows), description, [panel], table, legend=legend, short=short
+    )
 
 
 def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
     by_target = erased_targets(rows)
     if not by_target:
         return
-    panels = []
     depths = sorted({row.layer for row in rows})
-    for index, (target, entries) in enumerate(by_target.items()):
-        erased = [
-            Point(
-                row.layer,
-                row.effect or 0.0,
-                row.effect_ci,
-                f"{label(target)}, {several(row.rank, 'direction')} {depth_text(row.layer)}: "
-                f"{interval(row.effect, row.effect_ci)}<br>R² {_share(row.r2)}, erased {_share(row.r2_erased)}",
-            )
-            for row in entries
-        ]
-        stray = [
-            Point(
-                row.layer,
-                row.random,
-                row.random_ci,
-                f"{row.rank} random, {depth_text(row.layer)}: {interval(row.random, row.random_ci)}",
-            )
-            for row in entries
-            if is_finite(row.random)
-        ]
-        last = entries[-1]
-        panels.append(
-            Panel(
-                name=f"erasures-{index}",
-                title=target,
-                subtitle=f"{depth_text(last.layer)}: R² {number(last.r2, 2)}, erased {_share(last.r2_erased)}",
-                data=[curve(_RANDOM, stray, dash="dash", size=6), curve(_ERASED, erased)],
-                layout=layout(layer_axis(depths, "layers run"), axis("loss gained", rangemode="tozero")),
-                height=220,
-            )
-        )
+    panels = [_erased(f"erasures-{k}", entries, depths) for k, entries in enumerate(by_target.values())]
     position = rows[0].position
     place = "the query token" if position is None else f"token {position}"
     columns = {
-        "target": "target",
-        "layers run": "layer",
-        "loss gained [95 %]": "effect",
-        "random [95 %]": "random",
-        "R²": lambda row: _share(row.r2),
-        "after": lambda row: _share(row.r2_erased),
-        "rank": "rank",
-    }
+        "target": "target", "layers run": "layer", "loss gained [95 %]": "effect", "random [95 %]": "random",
+        "R²": lambda row: _share(row.r2), "after": lambda row: _share(row.r2_erased), "rank": "rank",
+    }  # fmt: skip
     more = {
-        "R² [95 %]": "r2",
-        "erased [95 %]": "r2_erased",
-        "changed": lambda row: f"{row.fired}/{row.prompts}",
-    }
+        "R² [95 %]": "r2", "erased [95 %]": "r2_erased", "changed": lambda row: f"{row.fired}/{row.prompts}",
+    }  # fmt: skip
     made = [row for entries in by_target.values() for row in entries]
-    figure = Figure(
-        name="erasures",
-        finding=erasure_finding(rows),
-        description=f"After so many layers, {place} loses all that a linear probe reads of the target in it, and as "
+    description = (
+        f"After so many layers, {place} loses all that a linear probe reads of the target in it, and as "
         "little else as possible (LEACE, fitted to other prompts); later layers go on with what is left. Loss gained "
         "is in units of the mean square of the answer: 1 is what predicting 0 costs a perfect network. More than for "
         "as many random directions, it proves that the network uses what was erased; a target that is read and not "
         "missed was decoded, but is not shown to be used. Where nothing linear of the target is found at a false "
-        "positive rate of 1 %, nothing is erased. Bars are 95 % intervals over prompts.",
-        panels=tuple(panels),
-        legend=(_ERASED, _RANDOM),
-        table=tabulate(made, {k: v for k, v in columns.items() if k not in ("R²", "after")} | more),
-        compact=True,
+        "positive rate of 1 %, nothing is erased. Bars are 95 % intervals over prompts."
     )
-    yield Section(
-        name="erasures", title=f"Targets erased from one token ({place})", figure=figure, table=tabulate(made, columns)
-    )
+    table = tabulate(made, {k: v for k, v in columns.items() if k not in ("R²", "after")} | more)
+    legend = (_ERASED, _RANDOM)
+    short = tabulate(made, columns)
+    title = f"Targets erased from one token ({place})"
+    finding = erasure_finding(rows)
+    yield charted("erasures", title, finding, description, panels, table, legend=legend, compact=True, short=short)
+
+
+def _erased(name: str, entries: Sequence[Erasure], depths: Sequence[int]) -> Panel:
+    def of_target(row: Erasure, said: str) -> str:
+        where = f"{label(row.target)}, {several(row.rank, 'direction')} {_after(row)}"
+        return f"{where}: {said}<br>R² {_share(row.r2)}, erased {_share(row.r2_erased)}"
+
+    erased = points(entries, "layer", "effect", of_target)
+    stray = points(entries, "layer", "random", lambda row, said: f"{row.rank} random, {_after(row)}: {said}")
+    last = entries[-1]
+    left = f"{_after(last)}: R² {number(last.r2, 2)}, erased {_share(last.r2_erased)}"
+    data = [curve(_RANDOM, stray, dash="dash", size=6), curve(_ERASED, erased)]
+    plot = layout(layer_axis(depths, "layers run"), axis("loss gained", rangemode="tozero"))
+    return Panel(name=name, title=last.target, subtitle=left, data=data, layout=plot, height=220)
+
+
+def _after(row: Transplant | Erasure) -> str:
+    return depth_text(row.layer)
 
 
 def _share(value: float | None) -> str:

@@ -12,6 +12,7 @@ from interp.reports.numbers import DASH, estimate, is_finite, listed, number, ro
 from interp.reports.plots import (
     Point,
     axis,
+    charted,
     column_height,
     curve,
     label,
@@ -20,13 +21,14 @@ from interp.reports.plots import (
     level,
     log_axis,
     marks,
+    name_axis,
     note,
     spans_decades,
     wrapped,
 )
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, Loss, Panel, Section, Series, Skipped
+from interp.results import Analysis, Loss, Panel, Section, Series, Skipped
 
 __all__ = ["ROUNDING", "depth_finding", "loss", "loss_finding", "loss_number", "stand_in"]
 
@@ -131,22 +133,19 @@ def losses(analysis: Analysis) -> Iterator[Section | Skipped]:
         entries,
         {
             "predictor": "label",
-            "mean squared error ± stderr": lambda e: estimate(e.mse, e.stderr),
+            "mean squared error ± stderr": "mse:stderr",
             "above the optimum ± stderr": lambda e: DASH if e.name == "oracle" else estimate(e.excess, e.excess_stderr),
         },
         marked=lambda e: e.name in ("network", "recovered"),
     )
-    figure = Figure(
-        name="losses",
-        finding=loss_finding(analysis),
-        description=f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
+    description = (
+        f"{what}, on {analysis.evidence.prompts} fresh prompts and in squared units of the label."
         f"{_halves(analysis)} Bars are 95 % intervals. A triangle at the edge is a value that is not above 0, or too "
-        f"small for the axis.{names_explained(entry.name for entry in entries)}",
-        panels=(_ladder(drawn, title),) if drawn else (),
-        legend=(),
-        table=table,
+        f"small for the axis.{names_explained(entry.name for entry in entries)}"
     )
-    yield Section(name="losses", title="Losses on fresh prompts", figure=figure, table=table, half=True)
+    panels = (_ladder(drawn, title),) if drawn else ()
+    title = "Losses on fresh prompts"
+    yield charted("losses", title, loss_finding(analysis), description, panels, table, short=table, half=True)
 
 
 def _halves(analysis: Analysis) -> str:
@@ -178,8 +177,7 @@ def _ladder(drawn: Sequence[tuple[Loss, float, float | None]], title: str) -> Pa
         ends = max(v + b for t in data for v, b in zip(t["x"], t.get("error_x", {}).get("array", t["x"]), strict=True))
         room = math.log10(ends / edge)
         x["range"] = [math.log10(edge) - 0.03 * room, math.log10(ends) + 0.05 * room]
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names, "range": [len(names) - 0.5, -0.5]}
-    plot = layout(x, axis("", zeroline=False, **ticks))
+    plot = layout(x, name_axis(names))
     return Panel(name="losses", title="", data=data, layout=plot, height=column_height(names))
 
 
@@ -208,20 +206,13 @@ def depth(analysis: Analysis) -> Iterator[Section]:
     y = log_axis(_MSE, errors, dense=True) if log else axis(_MSE, rangemode="tozero")
     x_axis = layer_axis([int(point.x) for point in points], "layers run before reading out")
     plot = layout(x_axis, y, shapes=lines, annotations=names)
-    figure = Figure(
-        name="depth",
-        finding=depth_finding(analysis),
-        description="The prediction is read out after every layer as if it were the last; in squared units of the "
-        f"label.{_halves(analysis)} Bars are 95 % intervals.",
-        panels=(Panel(name="depth", title="", data=[curve(_NETWORK, points, log=log)], layout=plot, height=340),),
-        legend=(),
-        table=tabulate(
-            read_outs,
-            {
-                "layers run": lambda e: str(e[0]),
-                "mean squared error ± stderr": lambda e: estimate(e[1].mse, e[1].stderr),
-                "above the optimum ± stderr": lambda e: estimate(e[1].excess, e[1].excess_stderr),
-            },
-        ),
+    description = (
+        "The prediction is read out after every layer as if it were the last; in squared units of the "
+        f"label.{_halves(analysis)} Bars are 95 % intervals."
     )
-    yield Section(name="depth", title="Error after every layer", figure=figure, half=True)
+    columns = {
+        "layers run": "0", "mean squared error ± stderr": "1.mse:stderr", "above the optimum ± stderr": "1.excess",
+    }  # fmt: skip
+    panel = Panel(name="depth", title="", data=[curve(_NETWORK, points, log=log)], layout=plot, height=340)
+    table = tabulate(read_outs, columns)
+    yield charted("depth", "Error after every layer", depth_finding(analysis), description, [panel], table, half=True)

@@ -17,6 +17,7 @@ from interp.reports.numbers import Z95, estimate, is_finite, listed, number, rou
 from interp.reports.plots import (
     Point,
     axis,
+    charted,
     curve,
     label,
     layout,
@@ -31,7 +32,6 @@ from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
 from interp.results import (
     Analysis,
-    Figure,
     NoiseProfile,
     Panel,
     ProfileSeries,
@@ -252,19 +252,18 @@ def profile(analysis: Analysis) -> Iterator[Section | Skipped]:
     behind = [(baseline_series(s.name, s.label, [o.name for o in baselines]), s) for s in baselines]
     panel, remarks = _panel("profile", noise, behind, front)
     counts = spanned([str(min(noise.prompts)), str(max(noise.prompts))])
-    figure = Figure(
-        name="profile",
-        finding=profile_finding(noise),
-        description="Mean squared error above that of the best prediction (ridge with the true noise), in squared "
+    description = (
+        "Mean squared error above that of the best prediction (ridge with the true noise), in squared "
         f"units of the label; {counts} prompts at every noise level, the same inputs and weights at all, not those of "
         "the losses under Evidence: even here means not told apart on these, at 95 %. Shaded: "
         f"{trained_text(noise)}, where the network was trained. Bars are 95 % intervals.{remarks} A ridge of one "
-        f"penalty is the best prediction at one noise level, so its curve dips there. {recovered_sentence(noise)}",
-        panels=(panel,),
-        legend=tuple(series for series, _ in (*front, *behind)),
-        table=_table(noise, [s for _, s in (*front, *behind)]),
+        f"penalty is the best prediction at one noise level, so its curve dips there. {recovered_sentence(noise)}"
     )
-    yield Section(name="profile", title="Loss against the noise", figure=figure)
+    table = _table(noise, [s for _, s in (*front, *behind)])
+    legend = [series for series, _ in (*front, *behind)]
+    yield charted(
+        "profile", "Loss against the noise", profile_finding(noise), description, [panel], table, legend=legend
+    )
 
 
 @section("profile-depth", title="early read-outs against the noise", where="implicit")
@@ -280,16 +279,14 @@ def depth_profile(analysis: Analysis) -> Iterator[Section | Skipped]:
     labels = [f"after {several(int(s.name.removeprefix('layer-')), 'layer')}" for s in shown]
     lines = list(zip(ordered_series(labels, "layer-"), shown, strict=True))
     panel, remarks = _panel("profile-depth", noise, [], lines)
-    figure = Figure(
-        name="profile-depth",
-        finding=depth_profile_finding(noise),
-        description="The prediction is read out after every layer as if it were the last; otherwise as in the figure "
-        f"beside the baselines. Bars are 95 % intervals.{remarks}",
-        panels=(panel,),
-        legend=tuple(series for series, _ in lines),
-        table=_table(noise, read_outs),
+    description = (
+        "The prediction is read out after every layer as if it were the last; otherwise as in the figure "
+        f"beside the baselines. Bars are 95 % intervals.{remarks}"
     )
-    yield Section(name="profile-depth", title="Early read-outs against the noise", figure=figure)
+    table = _table(noise, read_outs)
+    legend = [series for series, _ in lines]
+    title = "Early read-outs against the noise"
+    yield charted("profile-depth", title, depth_profile_finding(noise), description, [panel], table, legend=legend)
 
 
 Lines = Sequence[tuple[Series, ProfileSeries]]
@@ -362,28 +359,18 @@ def filters(analysis: Analysis) -> Iterator[Section | Skipped]:
         plot = layout(x, axis("share kept", zeroline=True, rangemode="tozero"))
         name, where = f"filter-{layer}", f"after {several(layer, 'layer')}"
         panels.append(Panel(name=name, title=where, data=traces, layout=plot, height=270))
-    figure = Figure(
-        name="filters",
-        finding=filter_finding(groups),
-        description="Along every eigen-direction of Σ, the share of the least-squares weights that the network's "
+    description = (
+        "Along every eigen-direction of Σ, the share of the least-squares weights that the network's "
         "weights w keep: 1 is least squares, 0 is nothing. Dotted, in the same colour: ridge regression with the true "
-        "noise on the same prompts, the best possible. Bars are 95 % intervals.",
-        panels=tuple(panels),
-        legend=tuple(legend),
-        table=tabulate(
-            [(f, b) for f in groups for b in f.bins],
-            {
-                "layers run": lambda e: str(e[0].layer),
-                "noise": lambda e: noise_text(e[0].noise),
-                "eigenvalue": lambda e: number(e[1].eigenvalue, 3),
-                "share kept ± stderr": lambda e: estimate(e[1].filter, e[1].stderr),
-                "ridge": lambda e: number(e[1].ridge, 3),
-                "R²": lambda e: number(e[0].r2, 4),
-            },
-        ),
-        compact=True,
+        "noise on the same prompts, the best possible. Bars are 95 % intervals."
     )
-    yield Section(name="filters", title="What is kept of least squares", figure=figure)
+    columns = {
+        "layers run": "0.layer", "noise": lambda e: noise_text(e[0].noise), "eigenvalue": "1.eigenvalue:3",
+        "share kept ± stderr": "1.filter:stderr", "ridge": "1.ridge:3", "R²": "0.r2:4",
+    }  # fmt: skip
+    table = tabulate([(f, b) for f in groups for b in f.bins], columns)
+    title = "What is kept of least squares"
+    yield charted("filters", title, filter_finding(groups), description, panels, table, legend=legend, compact=True)
 
 
 def _filter_traces(f: SpectralFilter, series: Series) -> list[dict[str, Any]]:

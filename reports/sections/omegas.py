@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
 from interp.reports.numbers import DASH, estimate, is_finite, listed, number
-from interp.reports.plots import Point, axis, label, layout, log_axis, marks
+from interp.reports.plots import Point, axis, charted, label, layout, log_axis, marks
 from interp.reports.registry import section
 from interp.reports.sections.losses import loss
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, OmegaEffect, Panel, Section, Series, Skipped
+from interp.results import Analysis, OmegaEffect, Panel, Section, Series, Skipped
 
 __all__ = ["diverges", "effect_text", "omega_finding"]
 
@@ -94,29 +94,22 @@ def omegas(analysis: Analysis) -> Iterator[Section | Skipped]:
         if is_finite(removed.refitted)
         else ""
     )
-    figure = Figure(
-        name="omegas",
-        finding=omega_finding(analysis),
-        description=f"How much the squared error of the {removed.family} algorithm rises when an ω is taken out, on "
+    description = (
+        f"How much the squared error of the {removed.family} algorithm rises when an ω is taken out, on "
         f"{removed.prompts} prompts. Zeroing alone can say more or less than an ω is worth, because the other "
         f"coefficients were fitted together with it: its worth is counted with the others fitted anew.{gain} Nothing "
         f"taken out, the error is {estimate(removed.excess, removed.excess_stderr)} above the best possible. Bars are "
         "95 % intervals; triangles at the left are values too small for the axis or not above 0, triangles at the "
-        f"right diverge: a few prompts explode, and the mean is no number to rely on.{skipped}",
-        panels=tuple(
-            _panel(analysis, f"omegas-{i}", title, effects) for i, (title, effects) in enumerate(groups) if effects
-        ),
-        legend=tuple(s for s in (_ZEROED, _WORTH) if any(is_finite(getattr(e, s.key)) for e in removed.effects)),
-        table=tabulate(
-            removed.effects,
-            {"taken out": _name, "layer": lambda e: "all" if e.layer is None else str(e.layer)}
-            | {
-                f"{key} ± stderr": lambda e, k=key: effect_text(analysis, getattr(e, k), getattr(e, f"{k}_stderr"))
-                for key in ("zeroed", "refitted", "worth")
-            },
-        ),
+        f"right diverge: a few prompts explode, and the mean is no number to rely on.{skipped}"
     )
-    yield Section(name="omegas", title="The worth of every ω", figure=figure)
+    columns = {"taken out": _name, "layer": lambda e: "all" if e.layer is None else str(e.layer)} | {
+        f"{key} ± stderr": lambda e, k=key: effect_text(analysis, getattr(e, k), getattr(e, f"{k}_stderr"))
+        for key in ("zeroed", "refitted", "worth")
+    }
+    panels = [_panel(analysis, f"omegas-{i}", title, effects) for i, (title, effects) in enumerate(groups) if effects]
+    table = tabulate(removed.effects, columns)
+    legend = [s for s in (_ZEROED, _WORTH) if any(is_finite(getattr(e, s.key)) for e in removed.effects)]
+    yield charted("omegas", "The worth of every ω", omega_finding(analysis), description, panels, table, legend=legend)
 
 
 def _tick(effect: OmegaEffect) -> str:

@@ -16,12 +16,12 @@ from interp.reports.numbers import (
     number,
     percent,
 )
-from interp.reports.plots import HOVER, Point, axis, bounded, heat_map, layer_axis, layout, marks
+from interp.reports.plots import HOVER, Point, axis, bounded, charted, heat_map, layer_axis, layout, marks
 from interp.reports.registry import section
 from interp.reports.sections.families import chosen_family
 from interp.reports.sections.losses import stand_in
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, Panel, Remainder, Section, Series, Skipped
+from interp.results import Analysis, Panel, Remainder, Section, Series, Skipped
 
 __all__ = ["remainder_finding", "remainder_sentences", "split_finding", "unexplained_sentence", "where_it_lies"]
 
@@ -169,32 +169,27 @@ def remainder(analysis: Analysis) -> Iterator[Section | Skipped]:
         return
     shares = {layer.index: layer.split.block_scalar for layer in analysis.layers}
     blocks = list(_blocks(entries))
-    figure = Figure(
-        name="remainder",
-        finding=remainder_finding(analysis),
-        description=f"{'First: t' if blocks else 'T'}"
+    sentences = tuple(remainder_sentences(analysis))
+    description = (
+        f"{'First: t' if blocks else 'T'}"
         "he share of a layer's weight energy in the four ω, and R² of the predictions against the network's when this "
         "one layer is replaced by four ω with their output-weighted values, or by its weights without what is neither "
         "ω nor trace. Bars are 95 % intervals; a triangle at the lower edge is an R² below "
-        f"{_LOWEST}.{_SECOND if blocks else ''}",
-        panels=(_shares(entries, shares), *blocks),
-        legend=(_WEIGHTS, _OMEGAS, _PROJECTED),
-        table=tabulate(
-            entries,
-            {
-                "layer": "layer",
-                "weights in ω": lambda e: percent(shares.get(e.layer)),
-                "R², four ω in its place [95 %]": lambda e: interval(e.omega_fidelity, e.omega_ci),
-                "weights left": lambda e: percent(e.energy),
-                "R², rest taken out [95 %]": lambda e: interval(e.projected_fidelity, e.projected_ci),
-                "rank": "rank:2",
-                "first five directions": lambda e: ", ".join(map(percent, e.leading or ())) or DASH,
-                "where it lies": lambda e: _largest(e) or e.why or DASH,
-            },
-        ),
+        f"{_LOWEST}.{_SECOND if blocks else ''}"
     )
-    sentences = tuple(remainder_sentences(analysis))
-    yield Section(name="remainder", title="What the layers hold beside the ω", figure=figure, remarks=sentences)
+    columns = {
+        "layer": "layer", "weights in ω": lambda e: percent(shares.get(e.layer)),
+        "R², four ω in its place [95 %]": "omega_fidelity:omega_ci", "weights left": "energy:%",
+        "R², rest taken out [95 %]": "projected_fidelity:projected_ci", "rank": "rank:2",
+        "first five directions": lambda e: ", ".join(map(percent, e.leading or ())) or DASH,
+        "where it lies": lambda e: _largest(e) or e.why or DASH,
+    }  # fmt: skip
+    panels = (_shares(entries, shares), *blocks)
+    table = tabulate(entries, columns)
+    legend = (_WEIGHTS, _OMEGAS, _PROJECTED)
+    title = "What the layers hold beside the ω"
+    finding = remainder_finding(analysis)
+    yield charted("remainder", title, finding, description, panels, table, legend=legend, remarks=sentences)
 
 
 def _largest(entry: Remainder) -> str:
@@ -281,13 +276,10 @@ def split(analysis: Analysis) -> Iterator[Section]:
     plot = layout(x, axis("share of ‖K‖² (%)", range=[0, 101]), barmode="stack", bargap=0.6)
     columns = {part.label: lambda layer, key=part.key: percent(getattr(layer.split, key)) for part in parts}
     table = tabulate(analysis.layers, {"layer": "index", **columns})
-    figure = Figure(
-        name="split",
-        finding=split_finding(analysis),
-        description="Energy is the squared size ‖K‖² of K, what the heads of a layer add up to; only its entries that "
-        "can reach the output count.",
-        panels=(Panel(name="split", title="", data=data, layout=plot, height=250),),
-        legend=parts,
-        table=table,
+    description = (
+        "Energy is the squared size ‖K‖² of K, what the heads of a layer add up to; only its entries that "
+        "can reach the output count."
     )
-    yield Section(name="split", title="Where the weight energy is", figure=figure, table=table)
+    panel = Panel(name="split", title="", data=data, layout=plot, height=250)
+    title = "Where the weight energy is"
+    yield charted("split", title, split_finding(analysis), description, [panel], table, legend=parts, short=table)

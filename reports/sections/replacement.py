@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, percent
-from interp.reports.plots import Point, axis, curve, label, layer_axis, layout, log_axis, marks
+from interp.reports.plots import Point, axis, charted, curve, label, layer_axis, layout, log_axis, marks
 from interp.reports.registry import section
 from interp.reports.sections.losses import loss, stand_in
 from interp.reports.tabulate import tabulate
-from interp.results import Absorption, Analysis, Figure, Interpolation, LayerSwap, Outcome, Panel, Section, Series
+from interp.results import Absorption, Analysis, Interpolation, LayerSwap, Outcome, Panel, Section, Series
 
 __all__ = ["AGREES", "absorption_finding", "change_text", "interpolation_finding", "stands_in", "swap_finding"]
 
@@ -210,27 +210,22 @@ def swaps(analysis: Analysis) -> Iterator[Section]:
     path = analysis.evidence.interpolation
     whole = path.points[0].mixed if path is not None and path.points else None
     errs = "" if whole is None else f" The network as it is errs by {estimate(whole.mse, whole.stderr)}."
-    figure = Figure(
-        name="swaps",
-        finding=swap_finding(analysis),
-        description=f"One layer of the network at a time is replaced by that layer of the {who}, the others stay; on "
+    description = (
+        f"One layer of the network at a time is replaced by that layer of the {who}, the others stay; on "
         f"{analysis.evidence.replaced} prompts that were not fitted. As a control the layer is left out: where that "
         f"costs nothing, replacing it proves nothing.{errs} Bars are 95 % intervals."
-        f"{_edges([_drawn(o, ceiling) for o in outcomes], floor, ceiling) if log else ''}",
-        panels=(Panel(name="swaps", title="", data=data, layout=plot, height=320),),
-        legend=(replaced, idle),
-        table=tabulate(
-            entries,
-            {
-                "layer": "layer",
-                "rise of the error ± stderr": lambda s: change_text(s.swapped),
-                "R² against the network [95 %]": lambda s: interval(s.swapped.fidelity, s.swapped.fidelity_ci),
-                "control: left out ± stderr": lambda s: change_text(s.idle),
-                "R², left out [95 %]": lambda s: interval(s.idle.fidelity, s.idle.fidelity_ci),
-            },
-        ),
+        f"{_edges([_drawn(o, ceiling) for o in outcomes], floor, ceiling) if log else ''}"
     )
-    yield Section(name="swaps", title="Layers replaced one by one", figure=figure, half=True)
+    columns = {
+        "layer": "layer", "rise of the error ± stderr": lambda s: change_text(s.swapped),
+        "R² against the network [95 %]": "swapped.fidelity",
+        "control: left out ± stderr": lambda s: change_text(s.idle), "R², left out [95 %]": "idle.fidelity",
+    }  # fmt: skip
+    panel = Panel(name="swaps", title="", data=data, layout=plot, height=320)
+    table = tabulate(entries, columns)
+    legend = (replaced, idle)
+    title = "Layers replaced one by one"
+    yield charted("swaps", title, swap_finding(analysis), description, [panel], table, legend=legend, half=True)
 
 
 def _spread_above_zero(outcomes: Sequence[Outcome], floor: float, ceiling: float) -> bool:
@@ -273,28 +268,22 @@ def interpolation(analysis: Analysis) -> Iterator[Section]:
     title, inside = "mean squared error", [min(v, ceiling) for v in values]
     y = log_axis(title, inside, dense=True) if log else axis(title, rangemode="tozero")
     x = axis("from the network (0) to the algorithm (1)", range=[-0.03, 1.03], zeroline=False)
-    figure = Figure(
-        name="interpolation",
-        finding=interpolation_finding(analysis),
-        description="All layers at once move in a straight line from the network's products of weights to those of the "
+    description = (
+        "All layers at once move in a straight line from the network's products of weights to those of the "
         f"{stand_in(analysis)}, (1 - t) K + t K', whatever the gauge of the heads; on {analysis.evidence.replaced} "
         "prompts that were not fitted. Two accounts of one solution have no barrier between them. Control: the same "
-        f"path to layers that do nothing. Bars are 95 % intervals.{_edges(values, 0.0, ceiling)}",
-        panels=(Panel(name="interpolation", title="", data=data, layout=layout(x, y), height=320),),
-        legend=(mixed, idle),
-        table=tabulate(
-            points,
-            {
-                "share of the way": lambda p: f"{100 * p.share:.0f} %",
-                "error ± stderr": lambda p: estimate(p.mixed.mse, p.mixed.stderr),
-                "change to the network's ± stderr": lambda p: change_text(p.mixed),
-                "R² [95 %]": lambda p: interval(p.mixed.fidelity, p.mixed.fidelity_ci),
-                "control: error ± stderr": lambda p: estimate(p.idle.mse, p.idle.stderr),
-                "control: R² [95 %]": lambda p: interval(p.idle.fidelity, p.idle.fidelity_ci),
-            },
-        ),
+        f"path to layers that do nothing. Bars are 95 % intervals.{_edges(values, 0.0, ceiling)}"
     )
-    yield Section(name="interpolation", title="The path to the algorithm", figure=figure, half=True)
+    columns = {
+        "share of the way": lambda p: f"{100 * p.share:.0f} %", "error ± stderr": "mixed.mse:stderr",
+        "change to the network's ± stderr": lambda p: change_text(p.mixed), "R² [95 %]": "mixed.fidelity",
+        "control: error ± stderr": "idle.mse:stderr", "control: R² [95 %]": "idle.fidelity",
+    }  # fmt: skip
+    panel = Panel(name="interpolation", title="", data=data, layout=layout(x, y), height=320)
+    table = tabulate(points, columns)
+    title = "The path to the algorithm"
+    finding = interpolation_finding(analysis)
+    yield charted("interpolation", title, finding, description, [panel], table, legend=(mixed, idle), half=True)
 
 
 def _error_text(outcome: Outcome) -> str:
@@ -323,20 +312,14 @@ def absorption(analysis: Analysis) -> Iterator[Section]:
         axis("directions kept of what is left, in every layer", **ticks),
         axis("R² against the network", range=[lowest - margin, 1 + margin]),
     )
-    figure = Figure(
-        name="absorption",
-        finding=absorption_finding(analysis.evidence.absorption),
-        description="The next larger family: every layer is cut to the ω and traces of its own weights and the "
+    description = (
+        "The next larger family: every layer is cut to the ω and traces of its own weights and the "
         "leading singular directions of what is left, each of them a head of rank one; nothing is refitted. If few "
         "directions restore the behaviour, what is left is of low rank where it matters. On "
-        f"{analysis.evidence.replaced} prompts; bars are 95 % intervals.",
-        panels=(
-            Panel(name="absorption", title="", data=[curve(series, points, floor=lowest)], layout=plot, height=280),
-        ),
-        legend=(),
-        table=tabulate(
-            analysis.evidence.absorption,
-            {"directions": "directions", "R² against the network [95 %]": "fidelity"},
-        ),
+        f"{analysis.evidence.replaced} prompts; bars are 95 % intervals."
     )
-    yield Section(name="absorption", title="Directions of the rest", figure=figure)
+    columns = {"directions": "directions", "R² against the network [95 %]": "fidelity"}
+    panel = Panel(name="absorption", title="", data=[curve(series, points, floor=lowest)], layout=plot, height=280)
+    table = tabulate(analysis.evidence.absorption, columns)
+    title = "Directions of the rest"
+    yield charted("absorption", title, absorption_finding(analysis.evidence.absorption), description, [panel], table)

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from interp.reports.numbers import at_most, estimate, interval, number, percent
+from interp.reports.numbers import at_most, estimate, interval, number
 from interp.reports.plots import thinned
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
@@ -45,16 +45,11 @@ def sequences(analysis: Analysis) -> Iterator[Section]:
     yield from _interpolation(entry)
     yield from _objectives(entry)
     if entry.ranking:
-        yield Section(
-            name="ranking",
-            title="The numbers of the recovered heads that matter most",
-            finding="What each costs in fidelity when it is set to 0, to second order",
-            table=tabulate(
-                entry.ranking[:MOST_NUMBERS],
-                {name: name for name in ("layer", "head", "matrix", "entry", "value")}
-                | {"cost": lambda row: percent(row.cost)},
-            ),
-        )
+        title = "The numbers of the recovered heads that matter most"
+        finding = "What each costs in fidelity when it is set to 0, to second order"
+        columns = {name: name for name in ("layer", "head", "matrix", "entry", "value")} | {"cost": "cost:%"}
+        table = tabulate(entry.ranking[:MOST_NUMBERS], columns)
+        yield Section(name="ranking", title=title, finding=finding, table=table)
     yield from _heads(analysis)
 
 
@@ -63,7 +58,7 @@ def _losses(sequences: Sequences) -> Iterator[Section]:
         return
     places = thinned(range(len(sequences.positions)), MOST_PLACES)
     columns: dict[str, Any] = {"predictor": "label"}
-    columns |= {"half the squared error": lambda row: estimate(row.loss, row.stderr)}
+    columns |= {"half the squared error": "loss:stderr"}
     columns |= {
         f"t = {sequences.positions[k]}": lambda row, k=k: number(dict(enumerate(row.by_position)).get(k), 3)
         for k in places
@@ -74,17 +69,13 @@ def _losses(sequences: Sequences) -> Iterator[Section]:
         others = ((step, "one gradient step"), (ridge, "exact ridge"))
         beside = [f"{words} {number(row.loss)}" for row, words in others if row is not None]
         finding = f"The network's loss is {number(network.loss)}" + (f"; {', '.join(beside)}" if beside else "")
-    yield Section(
-        name="sequence-losses",
-        title="Losses on fresh sequences",
-        finding=finding,
-        table=tabulate(sequences.losses, columns, marked=lambda row: row.name in ("network", "recovered")),
-        notes=(
-            f"± is one standard error over {sequences.prompts} fresh sequences, the same for all",
-            "proposition 2 of arXiv 2309.05858: gradient steps on states that were preconditioned by learned steps; "
-            "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
-        ),
+    table = tabulate(sequences.losses, columns, marked=lambda row: row.name in ("network", "recovered"))
+    notes = (
+        f"± is one standard error over {sequences.prompts} fresh sequences, the same for all",
+        "proposition 2 of arXiv 2309.05858: gradient steps on states that were preconditioned by learned steps; "
+        "without the newest pair: as the authors' code has it, at time t without (s_{t-1}, s_t)",
     )
+    yield Section(name="sequence-losses", title="Losses on fresh sequences", finding=finding, table=table, notes=notes)
 
 
 def _gradient_step(sequences: Sequences) -> Iterator[Section]:
@@ -131,26 +122,21 @@ def _maps(analysis: Analysis) -> Iterator[Section]:
         return
     fitted = any(c.refit_stderr is not None for layer in analysis.layers for c in layer.maps.values())
     columns = {
-        "layer": lambda e: str(e[0]),
-        "map": lambda e: e[1],
-        "weight": lambda e: number(e[2].weight),
+        "layer": "0", "map": lambda e: e[1], "weight": "2.weight:4",
         "output ± stderr": lambda e: "not determined" if _unclear(e[2]) else estimate(e[2].output, e[2].stderr),
-        "recovered" + " ± stderr" * fitted: lambda e: estimate(e[2].refit, e[2].refit_stderr),
-    }
+        "recovered" + " ± stderr" * fitted: "2.refit",
+    }  # fmt: skip
     live = sum(len(layer.maps) for layer in analysis.layers)
-    yield Section(
-        name="maps",
-        title="What each layer adds (layers count from 0)",
-        finding=f"The largest {len(entries)} of {live} coefficients that have a say; the JSON document has all",
-        table=tabulate(entries, columns),
-        notes=(
-            "out += state <previous, query>: to channel out of token t is added the sum over j ≤ t of state_j times "
-            "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
-            "not determined: other maps of the layer have the same effect on the data, or nearly, for example those of "
-            "channels that hold the same; the standard error is then larger than the coefficient",
-            *(() if fitted else (_without_error(analysis),)),
-        ),
+    title = "What each layer adds (layers count from 0)"
+    finding = f"The largest {len(entries)} of {live} coefficients that have a say; the JSON document has all"
+    notes = (
+        "out += state <previous, query>: to channel out of token t is added the sum over j ≤ t of state_j times "
+        "the inner product of previous_j and query_t; coefficients are sums over heads, the same in every gauge",
+        "not determined: other maps of the layer have the same effect on the data, or nearly, for example those of "
+        "channels that hold the same; the standard error is then larger than the coefficient",
+        *(() if fitted else (_without_error(analysis),)),
     )
+    yield Section(name="maps", title=title, finding=finding, table=tabulate(entries, columns), notes=notes)
 
 
 def _without_error(analysis: Analysis) -> str:
@@ -169,22 +155,20 @@ def _compression(sequences: Sequences) -> Iterator[Section]:
         size = estimate(whole.ratio, whole.ratio_stderr)
         finding = f"Its heads' block means, nothing fitted, have {size} times the network's loss"
     columns = {
-        "per head": "numbers_per_head:3",
-        "numbers": "numbers",
-        "loss ± stderr": lambda row: estimate(row.loss, row.stderr),
-        "ratio ± stderr": "ratio",
-        "fidelity": lambda row: interval(row.fidelity, (None, None)),
+        "per head": "numbers_per_head:3", "numbers": "numbers", "loss ± stderr": "loss:stderr",
+        "ratio ± stderr": "ratio", "fidelity": lambda row: interval(row.fidelity, (None, None)),
         "which numbers": lambda row: _KINDS.get(row.kind, row.kind),
-    }
+    }  # fmt: skip
+    notes = (
+        "ratio: to the network's loss on the same held-out sequences, another sample than in the table of losses; "
+        "numbers: those that have a say",
+    )
     yield Section(
         name="compression",
         title="Compressed to block-scalar heads",
         finding=finding,
         table=tabulate(sequences.compressions, columns),
-        notes=(
-            "ratio: to the network's loss on the same held-out sequences, another sample than in the table of losses; "
-            "numbers: those that have a say",
-        ),
+        notes=notes,
     )
 
 
@@ -202,7 +186,7 @@ def _interpolation(sequences: Sequences) -> Iterator[Section]:
             else f"Between the network and its block means the loss rises to {number(worst)}"
         )
     columns: dict[str, Any] = {"share of the way": lambda row: f"{row.alpha:g}"}
-    columns["loss ± stderr"] = lambda row: estimate(row.loss, row.stderr)
+    columns["loss ± stderr"] = "loss:stderr"
     yield Section(name="block-path", title=TITLES["path"], finding=finding, table=tabulate(path, columns))
 
 
@@ -225,17 +209,13 @@ def _objectives(sequences: Sequences) -> Iterator[Section]:
             f"Before the last layer the condition number of A H is {number(last_row.condition, 2)} at t = {last}, "
             f"that of A {number(first_row.condition, 2)}"
         )
-    yield Section(
-        name="objectives",
-        title="Mesa-objective and condition number by layer",
-        finding=finding,
-        table=tabulate(layers, columns),
-        notes=(
-            "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition "
-            "number of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
-            *_objective_rises(rows, layers, places),
-        ),
+    title = "Mesa-objective and condition number by layer"
+    notes = (
+        "medians over sequences; L: L(W) / L(0) with W the map from s_t to the read-out channel; κ: condition "
+        "number of A H, A the sum of s_j s_j^T, H the map from s_t to the channel that the last layer scores with",
+        *_objective_rises(rows, layers, places),
     )
+    yield Section(name="objectives", title=title, finding=finding, table=tabulate(layers, columns), notes=notes)
 
 
 def _objective_rises(
@@ -263,12 +243,14 @@ def _heads(analysis: Analysis) -> Iterator[Section]:
     finding = "No layer has weights that have a say"
     if residuals:
         finding = f"Of the layers' gauge-free weights {at_most(max(residuals))} is neither block-scalar nor a trace"
-    columns = {"layer": lambda e: str(e[0]), "head": lambda e: str(e[1])}
-    columns |= {"of Q": lambda e: percent(e[2].residual_Q), "of P": lambda e: percent(e[2].residual_P)}
+    columns = {"layer": "0", "head": lambda e: str(e[1])}
+    columns |= {"of Q": "2.residual_Q:%", "of P": "2.residual_P:%"}
+    columns = columns | {"of the head": "2.residual:%"}
+    notes = ("live channels only; a head may be split in parts that are not block-scalar though their sum is",)
     yield Section(
         name="sequence-heads",
         title="Energy of each head outside block-scalar",
         finding=finding,
-        table=tabulate(heads, columns | {"of the head": lambda e: percent(e[2].residual)}),
-        notes=("live channels only; a head may be split in parts that are not block-scalar though their sum is",),
+        table=tabulate(heads, columns),
+        notes=notes,
     )

@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from interp.reports.numbers import estimate, is_finite, listed, number, percent, spanned
-from interp.reports.plots import Point, axis, curve, label, layout, level, shaded
+from interp.reports.numbers import is_finite, listed, percent, spanned
+from interp.reports.plots import Point, axis, charted, curve, label, layout, level, shaded
 from interp.reports.registry import section
 from interp.reports.sections.losses import stand_in
 from interp.reports.sections.replacement import AGREES
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Figure, Panel, Section, Series, Stress, StressPoint
+from interp.results import Analysis, Panel, Section, Series, Stress, StressPoint
 
 __all__ = ["reach", "span_text", "stress_finding", "whole"]
 
 _SERIES = Series(key="stress", label="unexplained", colour="var(--series-3)", symbol="diamond")
 _SMALLEST, _LARGEST = 1e-5, 10.0  # shares beyond these are drawn at the edge
 _AXES = {
-    "context": "examples in the prompt",
-    "noise": "noise σ (label units)",
-    "scale": "inputs, times as large",
+    "context": "examples in the prompt", "noise": "noise σ (label units)", "scale": "inputs, times as large",
     "covariance": "variance, largest : smallest",
-}
+}  # fmt: skip
 
 
 def _value(entry: Stress, value: float) -> str:
@@ -114,31 +112,24 @@ def stress(analysis: Analysis) -> Iterator[Section]:
     if not axes:
         return
     who = stand_in(analysis)
-    figure = Figure(
-        name="stress",
-        finding=stress_finding(analysis),
-        description="One property of the prompts leaves the training distribution at a time. Drawn: the share of the "
+    description = (
+        "One property of the prompts leaves the training distribution at a time. Drawn: the share of the "
         f"variance of the network's predictions that the {who} leaves unexplained, with 95 % intervals; they agree "
         "within 1 % where the upper end of the interval is below the dashed line. Shaded: training. Triangles at the "
         "edges are smaller or larger values. Where both explode, a few prompts decide, and the intervals are wide. The "
-        "table has the errors of both.",
-        panels=tuple(_panel(entry) for entry in axes),
-        legend=(),
-        table=tabulate(
-            [(entry, point) for entry in axes for point in entry.points],
-            {
-                "property": lambda e: e[0].label,
-                "value": lambda e: f"{e[1].value:.3g}{' (training)' if e[1].trained else ''}",
-                "unexplained [95 %]": lambda e: point_text(*e),
-                "network's error ± stderr": lambda e: estimate(e[1].network, e[1].network_stderr),
-                f"{who}'s error ± stderr": lambda e: estimate(e[1].recovered, e[1].recovered_stderr),
-                "best possible": lambda e: number(e[1].oracle, 3),
-                "prompts": lambda e: str(e[1].prompts) + (f", {e[1].left_out} left out" if e[1].left_out else ""),
-            },
-        ),
-        compact=True,
+        "table has the errors of both."
     )
-    yield Section(name="stress", title="Prompts unlike those of training", figure=figure)
+    columns = {
+        "property": lambda e: e[0].label,
+        "value": lambda e: f"{e[1].value:.3g}{' (training)' if e[1].trained else ''}",
+        "unexplained [95 %]": lambda e: point_text(*e), "network's error ± stderr": "1.network",
+        f"{who}'s error ± stderr": "1.recovered", "best possible": "1.oracle:3",
+        "prompts": lambda e: str(e[1].prompts) + (f", {e[1].left_out} left out" if e[1].left_out else ""),
+    }  # fmt: skip
+    panels = [_panel(entry) for entry in axes]
+    table = tabulate([(entry, point) for entry in axes for point in entry.points], columns)
+    title = "Prompts unlike those of training"
+    yield charted("stress", title, stress_finding(analysis), description, panels, table, compact=True)
 
 
 def _panel(entry: Stress) -> Panel:

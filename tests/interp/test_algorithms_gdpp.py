@@ -12,17 +12,10 @@ from hypothesis import strategies as st
 
 from interp.models.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
-from interp.solvers import (
-    GDPlusPlus,
-    RegressionStatistics,
-    TuningSet,
-    gdpp,
-    gdpp_gain,
-    gradient_descent,
-    next_eigenvalue,
-    theorem_5_1,
-    tune_gdpp,
-)
+from interp.solvers.gdpp import GDPlusPlus, gdpp, gdpp_gain, next_eigenvalue, theorem_5_1, tune_gdpp
+from interp.solvers.gradient_descent import gradient_descent
+from interp.solvers.statistics import RegressionStatistics
+from interp.solvers.tuning import TuningSet
 
 
 def in_random_basis(eigenvalues: np.ndarray, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from interp.models.tasks import NoiseLaw, NoisyRegression
-from interp.solvers import AdaRR, RegressionStatistics, TuningSet, tune_const, tune_tuned
+from interp.solvers.ridge import TunedRR, tune_const, tune_tuned
+from interp.solvers.statistics import RegressionStatistics
+from interp.solvers.tuning import TuningSet
 
 PROMPTS = 40_000
 
@@ -53,7 +55,7 @@ def test_the_ridge_baselines_reproduce_table_1(column: str) -> None:
 
     tuning, _ = prompts(10_000, seed=1)  # other prompts than those scored
     fresh, oracle_losses = prompts(PROMPTS, seed=2)
-    methods = (tune_const(tuning), AdaRR(), tune_tuned(tuning))
+    methods = (tune_const(tuning), TunedRR(), tune_tuned(tuning))
     losses = [fresh.losses(method.weights(fresh.statistics)) for method in methods] + [oracle_losses]
     for i, sample in enumerate(losses):
         # the reference's own sampling error is less than ours; 5e-5 is the rounding of its last digit

@@ -13,20 +13,10 @@ from sklearn.linear_model import Ridge
 
 from interp.models.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
-from interp.solvers import (
-    AdaRR,
-    ConstRR,
-    RegressionStatistics,
-    TunedRR,
-    TuningSet,
-    ols,
-    regression_baselines,
-    residual_variance,
-    ridge,
-    tune_const,
-    tune_tuned,
-)
-from interp.solvers.tuning import minimise_positive, minimise_smooth
+from interp.solvers.baselines import regression_baselines
+from interp.solvers.ridge import ConstRR, TunedRR, ols, residual_variance, ridge, tune_const, tune_tuned
+from interp.solvers.statistics import RegressionStatistics
+from interp.solvers.tuning import TuningSet, minimise_positive, minimise_smooth
 
 
 def prompts(count: int, context: int, dim: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,9 +95,9 @@ def test_adarr_and_tunedrr_are_ridge_with_the_estimated_noise() -> None:
     statistics = RegressionStatistics.from_data(x, y)
     estimate = residual_variance(statistics)
     expected = torch.linalg.solve(statistics.sigma + estimate[:, None, None] * torch.eye(6), statistics.alpha)
-    torch.testing.assert_close(AdaRR().weights(statistics), expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(TunedRR().weights(statistics), expected, rtol=1e-10, atol=1e-12)
     narrow = torch.linalg.solve(statistics.sigma + 4 * estimate[:, None, None] * torch.eye(6), statistics.alpha)
-    torch.testing.assert_close(AdaRR(weight_std=0.5).weights(statistics), narrow, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(TunedRR(factor=4.0).weights(statistics), narrow, rtol=1e-10, atol=1e-12)
     penalty = (1.3 * estimate).clamp_max(0.6)
     assert 0 < int((penalty == 0.6).sum()) < 50  # the cap acts on some prompts only
     capped = torch.linalg.solve(statistics.sigma + penalty[:, None, None] * torch.eye(6), statistics.alpha)
@@ -137,7 +127,7 @@ def test_an_empty_context_direction_gives_zero_weights() -> None:
     assert torch.equal(ols(zero.sigma, zero.alpha), zero.alpha)
     assert torch.equal(ridge(zero.sigma, zero.alpha, 2.0), zero.alpha)
     torch.testing.assert_close(residual_variance(zero), torch.tensor([1.0, 2.0], dtype=torch.float64))
-    assert torch.equal(AdaRR().weights(zero), zero.alpha)
+    assert torch.equal(TunedRR().weights(zero), zero.alpha)
 
 
 def test_bad_arguments_are_one_clear_line() -> None:
@@ -198,7 +188,7 @@ def test_without_noise_constrr_is_least_squares_and_tunedrr_changes_nothing() ->
     tuning = tuning_set(NoiseLaw(kind="fixed", values=(0.0,)))
     assert tune_const(tuning) == ConstRR(penalty=0.0)
     assert tune_tuned(tuning) == TunedRR(factor=1.0, cap=math.inf)
-    assert tuning.loss(AdaRR().weights(tuning.statistics)) < 1e-20
+    assert tuning.loss(TunedRR().weights(tuning.statistics)) < 1e-20
 
 
 def test_tunedrr_finds_a_planted_factor_and_cap() -> None:
@@ -214,7 +204,7 @@ def test_each_tuning_of_the_ridge_family_improves_on_what_it_contains() -> None:
     tuning = tuning_set(NoiseLaw(kind="uniform", values=(0.0, 4.0)))
     statistics = tuning.statistics
     best = tuning.loss(tune_tuned(tuning).weights(statistics))
-    assert best < tuning.loss(AdaRR().weights(statistics)) < tuning.loss(tune_const(tuning).weights(statistics))
+    assert best < tuning.loss(TunedRR().weights(statistics)) < tuning.loss(tune_const(tuning).weights(statistics))
     penalty = tune_const(tuning).penalty
     below, at, above = (tuning.loss(ConstRR(penalty=c * penalty).weights(statistics)) for c in (0.98, 1.0, 1.02))
     assert below > at < above

@@ -14,8 +14,10 @@ from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import Behaviour, Match
 from interp.results.plain_data import from_plain, to_plain
-from interp.solvers import RegressionStatistics, TuningSet, gradient_descent, heavy_ball
-from interp.solvers.trajectories import momentum_gain, tuned_trajectories
+from interp.solvers.gradient_descent import gradient_descent, gradient_descent_gain
+from interp.solvers.statistics import RegressionStatistics
+from interp.solvers.trajectories import tuned_trajectories
+from interp.solvers.tuning import TuningSet
 
 TASK = NoisyRegression(dim=4, context=16, noise=NoiseLaw(kind="uniform", values=(0.0, 1.0)))
 
@@ -117,12 +119,12 @@ def test_the_result_goes_through_json_and_is_the_same_again() -> None:
 def test_tuned_trajectories_reach_what_they_are_tuned_to() -> None:
     prompts = TASK.sample(200, 3)
     known = RegressionStatistics.from_data(prompts.x, prompts.y)
-    target = heavy_ball(known.sigma, known.alpha, 0.04, 0.3, 4)[-1]
+    target = gradient_descent(known.sigma, known.alpha, [0.04] * 4, 0.3)[-1]
     found = {t.name: t for t in tuned_trajectories(TuningSet(known, target), 4)}
     momentum = found["momentum"]
     assert momentum.parameters["step"] == pytest.approx(0.04, rel=0.01)
     assert momentum.parameters["momentum"] == pytest.approx(0.3, abs=0.01)
-    gain = momentum_gain(known.spectrum.values, 0.04, 0.3, 4)
+    gain = gradient_descent_gain(known.spectrum.values, [0.04] * 4, 0.3)
     torch.testing.assert_close(known.spectrum.filtered(gain, known.alpha), target)
     for trajectory in found.values():
         iterates = trajectory.iterates(known)

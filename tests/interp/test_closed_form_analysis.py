@@ -26,7 +26,7 @@ from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import SimpleRegression
 from interp.models.token_pass import predict
 from interp.results import Analysis
-from interp.solvers.line_descent import fit_descent
+from interp.solvers.line_descent import METHODS, POLYNOMIAL, fit_descent
 
 TASK = SimpleRegression(context=12)
 FEW = 512  # prompts: enough for the evidence, and quick
@@ -176,7 +176,8 @@ def test_fitted_gradient_methods_recover_planted_ones_exactly() -> None:
     drawn, fresh = TASK.sample(500, 0), TASK.sample(500, 1)
     model = linear_steps(TASK, (0.15, 0.1))
     network = [predict(model, *p.inputs(model.spec))[:, 0, 0] for p in (drawn, fresh)]
-    for rival in fit_descent(drawn, "context", network[0], 2, 0):
+    for name in (*METHODS, POLYNOMIAL):
+        rival = fit_descent(drawn, "context", network[0], 2, 0, name)
         error = float((rival.predict(fresh) - network[1]).square().sum() / network[1].square().sum())
         assert error < 1e-6, rival.name  # all contain gd; 40 evaluations leave the larger ones at 1e-8
 

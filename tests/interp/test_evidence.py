@@ -14,8 +14,8 @@ from interp.models.gram import forward, head_layers
 from interp.models.tasks import RegressionPrompts, task_of
 from interp.models.transformer import LinearTransformer
 from interp.results import ImplicitModel
-from interp.solvers import RegressionStatistics
 from interp.solvers.baselines import Baseline
+from interp.solvers.statistics import RegressionStatistics
 
 DIM, CONTEXT, STEP = 3, 8, 0.05
 TASK = task_of(planting.spec_for(DIM, CONTEXT, noise=1.0).task)

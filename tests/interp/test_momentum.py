@@ -15,7 +15,7 @@ from interp.evidence.momentum import increments, momentum_fits
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import task_of
 from interp.results import Momentum
-from interp.solvers import heavy_ball
+from interp.solvers.gradient_descent import gradient_descent
 from interp.solvers.statistics import RegressionStatistics
 
 DIM = 4
@@ -79,7 +79,7 @@ def test_polyaks_heavy_ball_is_the_momentum_of_the_paper() -> None:
     known = [statistics(60, seed) for seed in (3, 4)]
     both = []
     for k in known:
-        w = heavy_ball(k.sigma, k.alpha, eta, mu, 5)
+        w = gradient_descent(k.sigma, k.alpha, [eta] * 5, mu)
         u = [torch.zeros_like(w[0]), *(-(after - before) / eta for before, after in itertools.pairwise(w))]
         both.append([state(a, b) for a, b in zip(u, w, strict=True)])
     for row in fits(both, known)[1:-1]:

@@ -229,7 +229,7 @@ NOTHING: dict[str, tuple[Callable[[int], LinearTransformer], int]] = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses on few prompts, rivals from one start: no verdict here hangs on more."""
     monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
-    monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
+    monkeypatch.setattr("interp.identify.networks.token_network.MOST_LOSSES", 512)
     monkeypatch.setattr("interp.solvers.line_descent.STARTS", 1)
     monkeypatch.setattr("interp.solvers.line_descent.EVALUATIONS", 40)
 

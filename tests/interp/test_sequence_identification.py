@@ -128,9 +128,9 @@ def test_the_refit_undoes_a_disturbance():
     moved = BlockHeads(
         heads.q * (1 + 0.1 * torch.randn(heads.q.shape, generator=generator, dtype=torch.float64)), heads.p
     )
-    before = float((moved.predict(model.spec, tokens) - target).square().sum() / target.square().sum())
     fit = refit_heads(model.spec, moved, free_numbers(live, 2), tokens, target, seed=0, steps=12)
-    assert before > 1e-3 and fit.unexplained < 1e-2 * before
+    before, after = (float((h.predict(model.spec, tokens) - target).square().sum()) for h in (moved, fit))
+    assert before > 1e-3 * float(target.square().sum()) and after < 1e-2 * before
 
 
 def whole(model: LinearTransformer, path: Path) -> Analysis:

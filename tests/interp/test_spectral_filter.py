@@ -12,7 +12,7 @@ from interp.evidence.spectral_filter import spectral_filters
 from interp.models.gram import head_layers
 from interp.models.tasks import NoisyRegression, RegressionPrompts, task_of
 from interp.results import SpectralFilter
-from interp.solvers import gradient_descent
+from interp.solvers.gradient_descent import gradient_descent
 from interp.solvers.statistics import RegressionStatistics
 from interp.stats.averages import quantile_bins
 

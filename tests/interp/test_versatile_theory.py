@@ -15,7 +15,9 @@ from torch import Tensor
 from interp.algebra.unrolling import ImplicitState, implicit_states
 from interp.models.gram import HeadLayers, forward
 from interp.models.specification import ModelSpec
-from interp.solvers import RegressionStatistics, gdpp, ols, residual_variance, ridge, theorem_5_1
+from interp.solvers.gdpp import gdpp, theorem_5_1
+from interp.solvers.ridge import ols, residual_variance, ridge
+from interp.solvers.statistics import RegressionStatistics
 
 DIM, CONTEXT, PROMPTS = 4, 9, 5
 SPEC = ModelSpec(tokens=(("x", DIM), ("y", 1)))

@@ -72,7 +72,7 @@ def test_sections_have_the_claims_every_seed_and_the_law() -> None:
 
 def test_seeds_are_judged_like_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("interp.papers.closed_form.SEED_PROMPTS", 512)
-    monkeypatch.setattr("interp.simple_analysis.LOSS_PROMPTS", 512)
+    monkeypatch.setattr("interp.identify.networks.token_network.MOST_LOSSES", 512)
     monkeypatch.setattr("interp.solvers.line_descent.STARTS", 1)
     (row,) = seed_rows([closed_form(SimpleRegression(context=10))], "construction")
     assert row["verdict"] == "closed-form" and row["failed"] == [] and row["start"] == "construction"

@@ -3,6 +3,8 @@ chance, and the claims fail for a network that has learned nothing."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from interp.identify.run import Run
@@ -62,7 +64,8 @@ def test_both_protocols_side_by_side(rows):
 def test_an_untrained_network_shows_nothing():
     trained = subject("lsa-2")
     model = untrained_models(trained.model, trained.task.sample(64, 0), [5])[0]
-    held = {row["cell"]: row["within_bar"] for row in claims(rows_of("lsa-2", Run(model, trained.task)))}
+    untrained = dataclasses.replace(trained, model=model)
+    held = {row["cell"]: row["within_bar"] for row in claims(rows_of("lsa-2", untrained))}
     rises = [value for name, value in held.items() if "rises with depth" in name]
     assert len(rises) == len(PLACES) and not any(rises)
 

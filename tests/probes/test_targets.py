@@ -26,9 +26,9 @@ from interp.models.tasks import (
 )
 from interp.models.tasks.linear_dynamics import LinearDynamics
 from interp.models.transformer import LinearTransformer
-from interp.solvers.chebyshev import chebyshev
-from interp.solvers.least_norm import chebyshev_solve, least_norm_solve, ridge_solve
+from interp.solvers.chebyshev import chebyshev, chebyshev_solve
 from interp.solvers.next_state import INVERSE_LAMBDA, PUBLISHED_ALPHA, PUBLISHED_BETA
+from interp.solvers.ridge import ols, ridge
 
 REGRESSION = NoisyRegression(dim=4, context=9, noise=NoiseLaw(kind="uniform", values=(0.5, 2.0)), weight_std=1.5)
 DYNAMICS = LinearDynamics(dim=3, context=12)
@@ -123,7 +123,7 @@ def test_chebyshev_steps_are_those_of_the_reference_solver_on_the_stated_interva
         torch.testing.assert_close(chebyshev_solve(S, b, 0.7, steps), expected, rtol=1e-11, atol=1e-13)
     exact = torch.linalg.solve(A, b)
     torch.testing.assert_close(chebyshev_solve(S, b, 0.7, 60), exact, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(ridge_solve(S, b, 0.7), exact, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(ridge(S, b, 0.7), exact, rtol=1e-11, atol=1e-13)
     assert not chebyshev_solve(0.0 * S, b, 0.0, 6).any()  # the solution of least norm
 
 
@@ -145,7 +145,7 @@ def test_the_solution_of_least_norm_where_the_matrix_is_singular() -> None:
     x = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     A, b = x.mT @ x, (x.mT @ torch.ones(3, 2, 1, dtype=torch.float64)).squeeze(-1)
     expected = (torch.linalg.pinv(A, rtol=1e-10) @ b[..., None]).squeeze(-1)
-    torch.testing.assert_close(least_norm_solve(A, b), expected, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(ols(A, b), expected, rtol=1e-9, atol=1e-11)
     assert INVERSE_LAMBDA == 0.001  # of the paper
 
 

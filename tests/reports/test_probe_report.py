@@ -14,7 +14,7 @@ from shown import notes, probe_figures
 from test_html_report import Page, data_of
 
 from interp.reports.html import render_report
-from interp.reports.sections.probes import (
+from interp.reports.probe_scores import (
     above_all,
     gap_text,
     probe_finding,

@@ -32,7 +32,8 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics, NoisyRegression, SimpleRegression
 from interp.models.transformer import LinearTransformer
 from interp.results import Behaviour
-from interp.solvers import RegressionStatistics, gradient_descent
+from interp.solvers.gradient_descent import gradient_descent
+from interp.solvers.statistics import RegressionStatistics
 from interp.stats.bootstrap import bootstrap
 
 

@@ -10,14 +10,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.algebra.linear_prompts import DIVERGED, FEWEST_KEPT
-from interp.identify.networks.halves import Half
+from interp.identify.networks.halves import Half, Network
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks import Prompts, Task
 from interp.models.token_pass import run, states
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["CausalSequences", "SequenceHalf", "predict_in_chunks", "sequences_at_a_time"]
+__all__ = ["CausalSequences", "SequenceHalf", "predict_in_chunks"]
 
 CHUNK_NUMBERS = 2**24  # attention scores in memory at a time
 LOSS_SEQUENCES = 2048  # at most
@@ -36,6 +36,10 @@ def predict_in_chunks(
     return torch.cat([run(spec, {"Q": Q, "P": P}, some) for some in tokens.split(chunk)])
 
 
+def _finite(prediction: Float[Tensor, "sequence pos dim"]) -> Bool[Tensor, " sequence"]:
+    return (prediction.abs() < DIVERGED).flatten(1).all(1)  # False for NaN too
+
+
 @dataclass(frozen=True, eq=False)
 class SequenceHalf(Half):
     tokens: Float[Tensor, "sequence pos D"]
@@ -45,7 +49,7 @@ class SequenceHalf(Half):
         """The sequences on which the network does not diverge, and how many others there are."""
         (tokens,) = drawn.inputs(model.spec)
         prediction = predict_in_chunks(model.spec, model.Q, model.P, tokens)
-        finite = (prediction.abs() < DIVERGED).flatten(1).all(1)  # False for NaN too
+        finite = _finite(prediction)
         lost = int((~finite).sum())
         if lost:
             drawn, tokens, prediction = drawn[finite], tokens[finite], prediction[finite]
@@ -72,16 +76,8 @@ class SequenceHalf(Half):
         return float(error / spread) if float(spread) > 0 and bool(error.isfinite()) else float("inf")
 
 
-@dataclass(frozen=True, eq=False)
-class CausalSequences:
+class CausalSequences(Network[SequenceHalf]):
     """See ``Network``."""
-
-    model: LinearTransformer
-    task: Task
-    fitted: SequenceHalf
-    held_out: SequenceHalf
-    notes: tuple[str, ...]
-    skipped: Skipped | None = None
 
     @classmethod
     def of(cls, model: LinearTransformer, task: Task, prompts: int, seeds: Sequence[int]) -> CausalSequences | Skipped:
@@ -103,9 +99,8 @@ class CausalSequences:
 
     def usable(self, prompts: Prompts) -> Bool[Tensor, " prompt"]:
         """Those on which no token diverges."""
-        (tokens,) = prompts.inputs(self.model.spec)
-        prediction = predict_in_chunks(self.model.spec, self.model.Q, self.model.P, tokens)
-        return (prediction.abs() < DIVERGED).flatten(1).all(1)  # False for NaN too
+        model = self.model
+        return _finite(predict_in_chunks(model.spec, model.Q, model.P, *prompts.inputs(model.spec)))
 
     @torch.no_grad()
     def readouts(self, prompts: Prompts) -> Mapping[str, Float[Tensor, "prompt output"]]:

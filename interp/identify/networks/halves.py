@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from interp.identify.score import Score, bootstrap_fidelity
 from interp.models.skipped import Skipped
+from interp.models.tasks import Task
+from interp.models.transformer import LinearTransformer
 
 __all__ = ["Half", "Network"]
 
@@ -36,50 +39,38 @@ class Half:
         return bootstrap_fidelity(prediction - self.held, self.added, seed, self.weight)
 
 
-@runtime_checkable
-class Network(Protocol):
-    """A network run on half of the prompts to fit to, and on the other half to score on."""
+H = TypeVar("H", bound=Half, covariant=True)
 
-    @property
-    def fitted(self) -> Half: ...
 
-    @property
-    def held_out(self) -> Half: ...
+@dataclass(frozen=True, eq=False)
+class Network(ABC, Generic[H]):
+    """A network run on half of the prompts to fit to, and on the other half to score on. ``notes`` say what was left
+    out, for people; ``skipped`` why no pass but the one token by token describes it."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was left out, for people."""
-        ...
+    model: LinearTransformer
+    task: Task
+    fitted: H
+    held_out: H
+    notes: tuple[str, ...] = ()
+    skipped: Skipped | None = None
 
-    @property
-    def skipped(self) -> Skipped | None:
-        """Why no pass but the one token by token describes it."""
-        ...
-
+    @abstractmethod
     def usable(self, prompts: Any) -> Bool[Tensor, " prompt"]:
         """On which prompts the network is what it is described as."""
-        ...
 
+    @abstractmethod
     def readouts(self, prompts: Any) -> Mapping[str, Float[Tensor, "prompt output"]]:
         """The prediction, "network", and where tokens have a read-out after every layer, "layer-0" (the input) on."""
-        ...
 
     def held(self, readouts: Mapping[str, Tensor]) -> Float[Tensor, "prompt output"]:
         """Of these ``readouts``, what the tokens hold before the first layer and a fidelity leaves out."""
-        ...
+        return torch.zeros_like(readouts["network"])
 
+    @abstractmethod
     def loss_prompts(self, prompts: int) -> int:
         """How many prompts a table of losses is taken over."""
-        ...
 
     @property
     def chunk(self) -> int:
         """How many prompts are run at a time."""
-        ...
-
-
-def rounding_is_zero(
-    added: Float[Tensor, "prompt output"], held: Float[Tensor, "prompt output"]
-) -> Float[Tensor, "prompt output"]:
-    """0 where what is added is less than rounding of what the tokens hold: nothing is fitted to that."""
-    return torch.where(added.abs() < 1e-13 * held.abs().amax().clamp_min(1e-300), 0.0, added)
+        return self.task.most_prompts

@@ -13,7 +13,7 @@ from interp.algebra.gauge import LiveCoordinates, beyond_rounding, live_coordina
 from interp.algebra.linear_prompts import DIVERGED, FEWEST_KEPT, finite_and_clipped, gram_prompts
 from interp.algebra.sensitivity import LARGEST, Prompts, Sensitivities, bounded_weights, predict, sensitivities
 from interp.identify.losses import affordable_prompts
-from interp.identify.networks.halves import Half
+from interp.identify.networks.halves import Half, Network
 from interp.models.errors import UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
 from interp.models.skipped import Skipped
@@ -52,19 +52,13 @@ class SharedHalf(Half):
         return cls(drawn, sensed.prediction, nothing, bounded_weights(layers, sensed), prompts, sensed)
 
 
-@dataclass(frozen=True, eq=False)
-class SharedKeys:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SharedKeys(Network[SharedHalf]):
     """See ``Network``. ``layers`` are the maps for the number of examples of the task, ``live`` what of their weights
     has a say."""
 
-    model: LinearTransformer
-    task: Task
     layers: HeadLayers
     live: LiveCoordinates
-    fitted: SharedHalf
-    held_out: SharedHalf
-    notes: tuple[str, ...]
-    skipped: Skipped | None = None
 
     @classmethod
     def of(cls, model: LinearTransformer, task: Task, prompts: int, seeds: Sequence[int]) -> SharedKeys | Skipped:
@@ -98,7 +92,7 @@ class SharedKeys:
                 "it were that"
             )
         live = live_coordinates(layers, few.gram, few.query, few.readout)
-        return cls(model, task, layers, live, fitted, held_out, tuple(notes))
+        return cls(model, task, fitted, held_out, tuple(notes), layers=layers, live=live)
 
     def usable(self, prompts: Examples) -> Bool[Tensor, " prompt"]:
         """Those on which no token diverges or meets the clip."""
@@ -111,18 +105,11 @@ class SharedKeys:
         read = {f"layer-{layer}": drawn.read(value) for layer, value in enumerate(tokens)}
         return {"network": read[f"layer-{self.model.layers}"], **read}
 
-    def held(self, readouts: Mapping[str, Tensor]) -> Float[Tensor, "prompt output"]:
-        return torch.zeros_like(readouts["network"])
-
     def loss_prompts(self, prompts: int) -> int:
         model = self.model
         return affordable_prompts(
             model.layers, model.heads, model.spec.width, self.task.context, least=self.held_out.drawn.count
         )
-
-    @property
-    def chunk(self) -> int:
-        return self.task.most_prompts
 
 
 def _require_affordable(model: LinearTransformer, prompts: int) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from interp.identify.networks.halves import Half
+from interp.identify.networks.halves import Half, Network
 from interp.models.skipped import Skipped
 from interp.models.tasks import Prompts, Task
 from interp.models.token_pass import predict
@@ -22,16 +21,8 @@ OPERATIONS = 1e10  # of the forward passes behind a table of losses, some second
 MOST_LOSSES, FEWEST_LOSSES = 16_384, 64  # prompts of that table
 
 
-@dataclass(frozen=True, eq=False)
-class TokenNetwork:
+class TokenNetwork(Network[Half]):
     """See ``Network``. Prompts on which it diverges are part of every figure."""
-
-    model: LinearTransformer
-    task: Task
-    fitted: Half
-    held_out: Half
-    skipped: Skipped | None
-    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -39,9 +30,9 @@ class TokenNetwork:
     ) -> TokenNetwork:
         nothing = torch.zeros(0, 0)
         none = Half(drawn=None, prediction=nothing, held=nothing, weight=torch.zeros(0))
-        bare = cls(model, task, none, none, skipped)
+        bare = cls(model, task, none, none)
         fitted, held_out = (bare._half(task.telling().sample(bare._affordable(prompts // 2), seed)) for seed in seeds)
-        return cls(model, task, fitted, held_out, skipped)
+        return cls(model, task, fitted, held_out, skipped=skipped)
 
     def _half(self, drawn: Prompts) -> Half:
         prediction = self.readouts(drawn)["network"]
@@ -57,9 +48,6 @@ class TokenNetwork:
             for start in range(0, max(1, prompts.count), self.chunk)
         ]
         return {"network": torch.cat(parts)}
-
-    def held(self, readouts: Mapping[str, Tensor]) -> Float[Tensor, "prompt output"]:
-        return torch.zeros_like(readouts["network"])
 
     def loss_prompts(self, prompts: int) -> int:
         return self._affordable(MOST_LOSSES)
