@@ -112,9 +112,7 @@ def follow(
         float((b[:, None, None] * w).square().sum()) / s
         for b, w, s in zip(network.weight, network.readouts, network.scale, strict=True)
     )
-    stopping = Stopping(
-        iterations=MAX_STEPS, tolerance=1e-3, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power
-    )
+    stopping = Stopping(iterations=MAX_STEPS, tolerance=1e-3, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power)
     part = network.first(max(FEWEST, network.prompts // 4))
     free = torch.zeros_like(starts[0])
     match = _Match(parametrisation, part, starts[0], free)
