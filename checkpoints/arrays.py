@@ -14,22 +14,20 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from interp.checkpoints.locating import LIMIT, beginning, shown
-from interp.checkpoints.torch_archive import read_tensors
-from interp.models.errors import LayoutError, UnreadableFile, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, did_you_mean
+from interp.models.tensors import Tensor
 
 __all__ = ["FLOATS", "ArrayFile", "ArrayInfo", "file_sha256", "scan"]
 
-FLOATS = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
+FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # bytes, by torch's name
 PREFIXES = ("module.", "_orig_mod.", "model.")  # left by DataParallel, torch.compile and trainer classes
 
 _SAFETENSORS_HEADER_LIMIT = 100_000_000  # bytes, as the format itself has it
@@ -55,9 +53,9 @@ class ArrayFile:
     format: str  # "safetensors", "npy", "npz" or "torch"
     size: int  # of the file, bytes
     arrays: Mapping[str, ArrayInfo]
-    metadata: Mapping[str, str]  # of a safetensors file
-    notes: tuple[str, ...]
     reader: Callable[[str], Tensor]
+    metadata: Mapping[str, str] = field(default_factory=dict)  # of a safetensors file
+    notes: tuple[str, ...] = ()
 
     def seen(self, most: int = 12) -> str:
         """The arrays in words, for error messages: ``A float32 (3, 4), B float32 (7,)``."""
@@ -81,7 +79,7 @@ class ArrayFile:
                 raise LayoutError(
                     f"{shown(name)} in {self.path} has dtype {info.dtype}, expected one of {', '.join(FLOATS)}"
                 )
-        sizes = {n: math.prod(self.arrays[n].shape) * FLOATS[self.arrays[n].dtype].itemsize for n in wanted}
+        sizes = {n: math.prod(self.arrays[n].shape) * FLOATS[self.arrays[n].dtype] for n in wanted}
         if sum(sizes.values()) > LIMIT:
             largest = max(sizes, key=lambda name: sizes[name])
             raise UnreadableFile(
@@ -96,7 +94,7 @@ class ArrayFile:
                 raise UnreadableFile(f"{shown(name)} in {self.path} cannot be read: {_first_line(error)}") from error
             if tuple(tensor.shape) != self.arrays[name].shape:
                 raise UnreadableFile(f"{self.path} changed while it was being read; try again")
-            out[name] = tensor.detach().clone(memory_format=torch.contiguous_format)
+            out[name] = tensor.detach().contiguous().clone()
         return out
 
 
@@ -151,12 +149,9 @@ def _strip_prefixes(found: ArrayFile) -> ArrayFile:
     if not removed:
         return found
     reader = found.reader
-    return ArrayFile(
-        path=found.path,
-        format=found.format,
-        size=found.size,
+    return replace(
+        found,
         arrays={name: found.arrays[own] for name, own in original.items()},
-        metadata=found.metadata,
         notes=(*found.notes, f"dropped the prefix {''.join(removed)!r} from every array name"),
         reader=lambda name: reader(original[name]),
     )
@@ -172,15 +167,12 @@ def _scan_safetensors(path: Path, label: str, size: int, start: bytes) -> ArrayF
             f"{label} looks like safetensors, but declares a header of {header} bytes in a file of {size}; "
             "it is truncated or damaged"
         )
+    arrays = {}
     try:
-        with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-            arrays = {
-                name: ArrayInfo(
-                    shape=tuple(s.get_shape()), dtype=_SAFETENSORS_DTYPES.get(str(s.get_dtype()), str(s.get_dtype()))
-                )
-                for name, s in slices.items()
-            }
+        with safe_open(path, framework="np") as file:  # the header alone, so that torch is not imported
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                shape, dtype = file.get_slice(name).get_shape(), str(file.get_slice(name).get_dtype())
+                arrays[name] = ArrayInfo(shape=tuple(shape), dtype=_SAFETENSORS_DTYPES.get(dtype, dtype))
             metadata = dict(file.metadata() or {})
     except (SafetensorError, OSError, ValueError) as error:
         raise UnreadableFile(f"{label} is a damaged or truncated safetensors file: {_first_line(error)}") from error
@@ -189,9 +181,7 @@ def _scan_safetensors(path: Path, label: str, size: int, start: bytes) -> ArrayF
         with safe_open(path, framework="pt") as file:
             return file.get_tensor(name)
 
-    return ArrayFile(
-        path=path, format="safetensors", size=size, arrays=arrays, metadata=metadata, notes=(), reader=read
-    )
+    return ArrayFile(path=path, format="safetensors", size=size, arrays=arrays, metadata=metadata, reader=read)
 
 
 # numpy ---------------------------------------------------------------------------------------------------------------
@@ -227,6 +217,8 @@ def _npy_header(file: _Stream, label: str, size: int) -> ArrayInfo:
 
 
 def _npy_tensor(file: _Stream) -> Tensor:
+    import torch
+
     array: np.ndarray[Any, Any] = np.lib.format.read_array(file, allow_pickle=False)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
@@ -239,10 +231,8 @@ def _scan_npy(path: Path, label: str, size: int) -> ArrayFile:
         with open(path, "rb") as file:
             return _npy_tensor(file)
 
-    return ArrayFile(
-        path=path, format="npy", size=size, arrays={"W": info}, metadata={}, reader=read,
-        notes=("the file's single array has no name; it is called W",),
-    )  # fmt: skip
+    notes = ("the file's single array has no name; it is called W",)
+    return ArrayFile(path=path, format="npy", size=size, arrays={"W": info}, notes=notes, reader=read)
 
 
 # zip: npz and torch --------------------------------------------------------------------------------------------------
@@ -274,7 +264,7 @@ def _scan_zip(path: Path, label: str, size: int) -> ArrayFile:
 
     others = [shown(n) for n in names if not n.endswith(".npy")]
     notes = (f"left out, not arrays: {', '.join(others[:8])}",) if others else ()
-    return ArrayFile(path=path, format="npz", size=size, arrays=arrays, metadata={}, notes=notes, reader=read)
+    return ArrayFile(path=path, format="npz", size=size, arrays=arrays, notes=notes, reader=read)
 
 
 def _scan_torch(path: Path, label: str, size: int, members: list[zipfile.ZipInfo]) -> ArrayFile:
@@ -284,17 +274,8 @@ def _scan_torch(path: Path, label: str, size: int, members: list[zipfile.ZipInfo
         raise UnreadableFile(
             f"{label} is a compressed torch archive, which torch.save never writes; it is not safe to read"
         )
+    from interp.checkpoints.torch_archive import dtype_of, read_tensors
+
     tensors, notes = read_tensors(path, label)
-    arrays = {
-        name: ArrayInfo(shape=tuple(tensor.shape), dtype=_torch_dtype(tensor)) for name, tensor in tensors.items()
-    }
-    return ArrayFile(
-        path=path, format="torch", size=size, arrays=arrays, metadata={}, notes=notes, reader=tensors.__getitem__
-    )
-
-
-def _torch_dtype(tensor: Tensor) -> str:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if tensor.layout is not torch.strided:
-        return f"{str(tensor.layout).removeprefix('torch.')} {dtype}"
-    return f"{dtype} without data" if tensor.is_meta else dtype
+    arrays = {name: ArrayInfo(shape=tuple(tensor.shape), dtype=dtype_of(tensor)) for name, tensor in tensors.items()}
+    return ArrayFile(path=path, format="torch", size=size, arrays=arrays, notes=notes, reader=tensors.__getitem__)

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import safetensors.torch
-import torch
 
 from interp.checkpoints.arrays import FLOATS, ArrayFile, scan
+from interp.errors import LayoutError, UsageError
 from interp.models.atomic import write_atomically
-from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
-from interp.models.transformer import LinearTransformer
+from interp.models.transformer import LinearTransformer, check_shapes
 
 __all__ = ["FORMAT", "VERSION", "CanonicalHeader", "canonical_header", "read_header", "write_checkpoint"]
 
@@ -59,11 +56,11 @@ def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> 
         )  # fmt: skip
     except (TypeError, ValueError) as error:
         raise UsageError(f"the task or provenance of the model cannot be written as JSON: {error}") from error
+    from safetensors.torch import save
+
     # Clones: safetensors refuses tensors that share memory, as Q and P of a symmetric construction may.
-    tensors = {
-        name: value.detach().cpu().clone(memory_format=torch.contiguous_format) for name, value in sorted(model.named())
-    }
-    write_atomically(path, safetensors.torch.save(tensors, metadata={_KEY: fields}))
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in sorted(model.named())}
+    write_atomically(path, save(tensors, metadata={_KEY: fields}))
 
 
 def read_header(path: str | os.PathLike[str]) -> CanonicalHeader:
@@ -100,7 +97,8 @@ def canonical_header(arrays: ArrayFile) -> CanonicalHeader | None:
             f"{path} is a canonical checkpoint of version {version}, expected at most {VERSION}; "
             "a newer interp-probe reads it"
         )
-    spec = _specification(fields, path)
+    with _of_file(path):
+        spec = ModelSpec.from_dict({key: fields[key] for key in fields if key not in ("format", "version")})
     expected = {"Q", "P", *spec.tensors(1)}
     missing, unknown = expected - set(arrays.arrays), set(arrays.arrays) - expected
     if missing or unknown:
@@ -112,23 +110,16 @@ def canonical_header(arrays: ArrayFile) -> CanonicalHeader | None:
             + ("; a newer interp-probe may know the others" if not missing else "")
         )
     _check_dtypes({name: arrays.arrays[name].dtype for name in ("Q", "P", *sorted(expected - {"Q", "P"}))}, where=path)
-    # On the meta device tensors have a shape and no data: the model checks its shapes against its fields.
-    empty = {
-        name: torch.empty(info.shape, dtype=FLOATS[info.dtype], device="meta") for name, info in arrays.arrays.items()
-    }
-    Q = arrays.arrays["Q"]
-    try:
-        LinearTransformer(spec=spec, Q=empty.pop("Q"), P=empty.pop("P"), tensors=empty)
-    except LayoutError as error:
-        raise LayoutError(f"{path}: {error}") from error
-    return CanonicalHeader(
-        arrays=arrays, spec=spec, dtype=Q.dtype, shape=(Q.shape[0], Q.shape[1], Q.shape[2], Q.shape[3])
-    )
+    with _of_file(path):
+        check_shapes(spec, {name: info.shape for name, info in arrays.arrays.items()})
+    layers, heads, D, _ = arrays.arrays["Q"].shape
+    return CanonicalHeader(arrays=arrays, spec=spec, dtype=arrays.arrays["Q"].dtype, shape=(layers, heads, D, D))
 
 
-def _specification(fields: Mapping[str, Any], path: os.PathLike[str]) -> ModelSpec:
+@contextmanager
+def _of_file(path: os.PathLike[str]) -> Iterator[None]:
     try:
-        return ModelSpec.from_dict({key: value for key, value in fields.items() if key not in ("format", "version")})
+        yield
     except LayoutError as error:
         raise LayoutError(f"{path}: {error}") from error
 

@@ -16,11 +16,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from interp.checkpoints.grammar import Parser
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
+from interp.models.tensors import Tensor
 
 __all__ = ["BoundExpression", "WeightExpression", "parse_weights"]
 
@@ -259,6 +257,8 @@ class BoundExpression:
 
         A result with more than two axes supplies the layers, or layers and heads, itself.
         """
+        from torch import stack
+
         values: list[Tensor] = []
         for layer in range(self.layers or 1):
             for head in range(self.heads or 1):
@@ -278,7 +278,7 @@ class BoundExpression:
         if self.layers is None and self.heads is None and len(shapes[0]) > 2:
             return values[0] if len(shapes[0]) == 4 else values[0][:, None]
         heads = self.heads or (shapes[0][0] if len(shapes[0]) == 3 else 1)
-        return torch.stack(values).reshape(self.layers or 1, heads, *shapes[0][-2:])
+        return stack(values).reshape(self.layers or 1, heads, *shapes[0][-2:])
 
     def _error(self, reason: str) -> LayoutError:
         return LayoutError(f"{self.expression.where} = {self.expression.text!r}: {reason}")
@@ -302,8 +302,9 @@ class BoundExpression:
                 inner = self._value(node.inner, tensors, layer, head)
                 if isinstance(inner, _Scalar):
                     raise self._error("pad needs a tensor, whose size is known")
-                padded = torch.nn.functional.pad(self._matrix(inner, "pad"), (0, 1, 0, 1))
-                padded[..., -1, -1] = node.corner
+                matrix = self._matrix(inner, "pad")
+                padded = matrix.new_zeros(*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1] + 1)
+                padded[..., :-1, :-1], padded[..., -1, -1] = matrix, node.corner
                 return padded
             case _Product():
                 left = self._value(node.left, tensors, layer, head)

@@ -9,10 +9,12 @@ The language of weights is in ``interp.checkpoints.expressions``. Both are parse
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import re
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 
 __all__ = ["Parser", "number"]
 
@@ -90,19 +92,15 @@ def number(text: str, where: str, D: int) -> int | float:
     return int(value) if whole else value
 
 
-def _sum(parser: Parser, D: int) -> float:
-    value = _term(parser, D)
-    while sign := parser.take("+", "-"):
-        other = _term(parser, D)
-        value = value + other if sign == "+" else value - other
-    return value
+_OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 
 
-def _term(parser: Parser, D: int) -> float:
-    value = _signed(parser, D)
-    while sign := parser.take("*", "/"):
-        other = _signed(parser, D)
-        value = value * other if sign == "*" else value / other
+def _sum(parser: Parser, D: int, signs: str = "+-") -> float:
+    """Sums of products: the operands of + and - are the sums of * and /, whose operands are signed numbers."""
+    inner = functools.partial(_sum, signs="*/") if signs == "+-" else _signed
+    value = inner(parser, D)
+    while sign := parser.take(*signs):
+        value = _OPERATORS[sign](value, inner(parser, D))
     return value
 
 

@@ -9,6 +9,7 @@ whose layout is known otherwise.
 
 from __future__ import annotations
 
+import functools
 import math
 import tomllib
 from collections.abc import Mapping
@@ -16,15 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from interp.checkpoints.arrays import FLOATS, ArrayFile
 from interp.checkpoints.expressions import BoundExpression, WeightExpression, parse_weights
 from interp.checkpoints.grammar import number
-from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
-from interp.models.transformer import LinearTransformer
+from interp.models.tensors import Tensor
+from interp.models.transformer import LinearTransformer, check_shapes
 
 __all__ = ["Import", "Layout", "builtin_layouts", "detect", "read_description", "task_fields"]
 
@@ -89,23 +88,17 @@ class Import:
                 raise LayoutError(
                     f"{name!r} in {arrays.path} is {arrays.arrays[name].dtype}, expected one of {', '.join(FLOATS)}"
                 )
-        dtype = FLOATS[arrays.arrays[used[0]].dtype]
-        for name in used[1:]:
-            dtype = torch.promote_types(dtype, FLOATS[arrays.arrays[name].dtype])
+        import torch
+
+        dtypes = (getattr(torch, arrays.arrays[name].dtype) for name in used)
         # On the meta device tensors have a shape and no data: the same code as for the weights finds the sizes.
         empty = {name: torch.empty(shapes[name], dtype=torch.float64, device="meta") for name in used}
         q, p = _matrices(Q, P, empty)
         spec = _specification(layout, q.shape[-1])
-        LinearTransformer(spec=spec, Q=q, P=p)  # checks the shapes against the channels
-        return cls(
-            layout=layout,
-            arrays=arrays,
-            spec=spec,
-            Q=Q,
-            P=P,
-            dtype=str(dtype).removeprefix("torch."),
-            shape=(q.shape[0], q.shape[1], q.shape[2], q.shape[3]),
-        )
+        check_shapes(spec, {"Q": tuple(q.shape), "P": tuple(p.shape)})
+        dtype = str(functools.reduce(torch.promote_types, dtypes)).removeprefix("torch.")
+        layers, heads, D, _ = q.shape
+        return cls(layout=layout, arrays=arrays, spec=spec, Q=Q, P=P, dtype=dtype, shape=(layers, heads, D, D))
 
     def load(self) -> tuple[LinearTransformer, tuple[str, ...]]:
         """The model, and notes on how its weights were made.
@@ -113,9 +106,11 @@ class Import:
         Expressions are evaluated in float64. The result is kept in the file's dtype when that loses nothing, as with
         transposes and signs, else (products of low-precision factors) in float64.
         """
+        import torch
+
         loaded = self.arrays.load(dict.fromkeys(self.Q.tensors + self.P.tensors))
         q, p = _matrices(self.Q, self.P, {name: tensor.double() for name, tensor in loaded.items()})
-        dtype = FLOATS[self.dtype]
+        dtype = getattr(torch, self.dtype)
         notes = [f"Q = {self.Q.expression.text}, P = {self.P.expression.text}"]
         if all(torch.equal(value.to(dtype).double().nan_to_num(), value.nan_to_num()) for value in (q, p)):
             q, p = q.to(dtype), p.to(dtype)
@@ -254,19 +249,21 @@ def _channel(entry: Any, D: int) -> Any:
 
 def _matrices(Q: BoundExpression, P: BoundExpression, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Q and P, each (layers, heads, D, D). A number stands for that multiple of the identity."""
+    import torch
+
     values = [Q.evaluate(tensors), P.evaluate(tensors)]
-    known = [value for value in values if isinstance(value, Tensor)]
+    known = [value for value in values if isinstance(value, torch.Tensor)]
     sides = {size for value in known for size in value.shape[-2:]}
     if len(sides) != 1:
         shown = " and ".join(
             f"{e.expression.where} gives {tuple(v.shape)}"
             for e, v in zip((Q, P), values, strict=True)
-            if isinstance(v, Tensor)
+            if isinstance(v, torch.Tensor)
         )
         raise LayoutError(f"{shown or 'no matrix at all'}, expected square matrices of one size")
     (D,) = sides
     identity = torch.eye(D, dtype=torch.float64, device=known[0].device)
-    full = [value if isinstance(value, Tensor) else (value * identity)[None, None] for value in values]
+    full = [value if isinstance(value, torch.Tensor) else (value * identity)[None, None] for value in values]
     try:
         counts = torch.broadcast_shapes(*(value.shape[:2] for value in full))
     except RuntimeError as error:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from interp.checkpoints.zoo import zoo_names, zoo_path
-from interp.models.errors import UnreadableFile
+from interp.errors import UnreadableFile
 
 __all__ = ["LIMIT", "ZOO", "beginning", "locate", "shown"]
 

@@ -11,7 +11,7 @@ from interp.checkpoints.arrays import ArrayFile, file_sha256, scan
 from interp.checkpoints.canonical import CanonicalHeader, canonical_header
 from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
 from interp.checkpoints.locating import locate
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
@@ -40,31 +40,21 @@ class Inspection:
     size: int  # bytes
     format: str  # "safetensors", "npy", "npz" or "torch"
     arrays: tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape, dtype
-    layout: str | None
-    problem: str | None
-    dtype: str | None
-    layers: int | None
-    heads: int | None
-    spec: ModelSpec | None
-    notes: tuple[str, ...]
+    layout: str | None = None
+    problem: str | None = None
+    dtype: str | None = None
+    layers: int | None = None
+    heads: int | None = None
+    spec: ModelSpec | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of ``interp-probe inspect --json``."""
-        return {
-            "schema": "interp-probe-inspect/1",
-            "name": self.name,
-            "sha256": self.sha256,
-            "size": self.size,
-            "format": self.format,
-            "arrays": [{"name": name, "shape": list(shape), "dtype": dtype} for name, shape, dtype in self.arrays],
-            "layout": self.layout,
-            "problem": self.problem,
-            "dtype": self.dtype,
-            "layers": self.layers,
-            "heads": self.heads,
-            "model": None if self.spec is None else self.spec.to_dict(),
-            "notes": list(self.notes),
-        }
+        arrays = [{"name": name, "shape": list(shape), "dtype": dtype} for name, shape, dtype in self.arrays]
+        own = dict(vars(self))
+        spec, notes = own.pop("spec"), own.pop("notes")
+        model = None if spec is None else spec.to_dict()
+        return {"schema": "interp-probe-inspect/1", **own, "arrays": arrays, "model": model, "notes": list(notes)}
 
 
 def open_checkpoint(reference: str, spec: str | None = None) -> Checkpoint:
@@ -104,19 +94,21 @@ def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
         if spec is not None:
             raise
         problem = str(error)
-    return Inspection(
+    header = Inspection(
         name=name,
         sha256=file_sha256(arrays.path),
         size=arrays.size,
         format=arrays.format,
         arrays=tuple((key, info.shape, info.dtype) for key, info in arrays.arrays.items()),
-        layout=None if found is None else found.layout,
         problem=problem,
-        dtype=None if found is None else found.source.dtype,
-        layers=None if found is None else found.source.shape[0],
-        heads=None if found is None else found.source.shape[1],
-        spec=None if found is None else found.spec,
-        notes=arrays.notes if found is None else (*arrays.notes, *found.notes),
+        notes=arrays.notes,
+    )
+    if found is None:
+        return header
+    layers, heads = found.source.shape[:2]
+    notes = (*arrays.notes, *found.notes)
+    return replace(
+        header, layout=found.layout, dtype=found.source.dtype, layers=layers, heads=heads, spec=found.spec, notes=notes
     )
 
 
@@ -130,10 +122,8 @@ class _Identified:
     notes: tuple[str, ...]
 
     def load(self) -> tuple[LinearTransformer, tuple[str, ...]]:
-        if isinstance(self.source, Import):
-            model, notes = self.source.load()
-        else:
-            model, notes = self.source.load(), ()
+        loaded = self.source.load()
+        model, notes = (loaded, ()) if isinstance(loaded, LinearTransformer) else loaded
         return replace(model, spec=self.spec), notes
 
 

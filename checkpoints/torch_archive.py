@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from interp.models.errors import UnreadableFile
+from interp.errors import UnreadableFile
 
-__all__ = ["WRAPPERS", "read_tensors"]
+__all__ = ["WRAPPERS", "dtype_of", "read_tensors"]
 
 # Entries of training checkpoints that hold the model, in order of preference.
 WRAPPERS = (
@@ -135,3 +135,11 @@ def _leaves(root: Any, label: str) -> Iterator[tuple[str, Any]]:
             yield prefix, node
             continue
         stack.extend((f"{prefix}.{key}" if prefix else key, value, depth + 1) for key, value in reversed(items))
+
+
+def dtype_of(tensor: Tensor) -> str:
+    """Torch's name of it, and what else keeps a tensor from being read as numbers."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout is not torch.strided:
+        return f"{str(tensor.layout).removeprefix('torch.')} {dtype}"
+    return f"{dtype} without data" if tensor.is_meta else dtype

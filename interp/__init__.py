@@ -31,6 +31,8 @@ _PUBLIC = {
     "probe": "interp.api",
     "question": "interp.evidence.question",
     "register_family": "interp.identify.family",
+    "register_layer": "interp.models.layers",
+    "register_target": "interp.models.tasks",
     "register_task": "interp.models.tasks",
     "render": "interp.api",
     "unroll": "interp.api",

@@ -16,8 +16,8 @@ from interp.analysis import analyse as _analyse
 from interp.certificate import certify, recognize
 from interp.checkpoints.opening import Checkpoint
 from interp.checkpoints.opening import open_checkpoint as _open_checkpoint
+from interp.errors import CheckFailed, LayoutError
 from interp.evidence.probing import probe_checkpoint
-from interp.models.errors import CheckFailed, LayoutError
 from interp.models.gram import forward, head_layers
 from interp.models.tasks import Examples, task_of
 from interp.reports.emit import emitted
@@ -35,9 +35,13 @@ Source = str | PathLike[str] | Checkpoint
 def open_checkpoint(source: Source, spec: str | None = None) -> Checkpoint:
     """Read a checkpoint: a path or ``zoo:NAME``. ``spec`` is a TOML description of a file of another layout.
 
+    Its ``model`` has Q and P, (layer, head, D, D): a layer moves e_i by s * sum_h sum_j (e_i^T Q_h e_j) P_h e_j.
+    Raises UnreadableFile for a damaged or unsafe file, LayoutError where it is not known what the tensors mean,
+    UsageError for a name or description that is not there.
+
     >>> from interp import open_checkpoint
-    >>> open_checkpoint("zoo:gdpp-l4-u5").model.layers
-    4
+    >>> tuple(open_checkpoint("zoo:lsa-1").model.Q.shape)
+    (1, 2, 40, 40)
     """
     return source if isinstance(source, Checkpoint) else _open_checkpoint(fspath(source), spec)
 
@@ -45,20 +49,25 @@ def open_checkpoint(source: Source, spec: str | None = None) -> Checkpoint:
 def analyse(checkpoint: Source, prompts: int = DEFAULT_PROMPTS, seed: int = 0) -> Analysis:
     """Which algorithm a network runs, with coefficients, uncertainty and evidence.
 
+    Families are fitted on half of the ``prompts`` and scored on the other by R^2 = 1 - E|f - network|^2 / Var(network);
+    the smallest one that explains the network is the verdict. Raises LayoutError when the model and its task do not
+    fit, UnreadableFile for weights that are not finite, UsageError for too few prompts.
+
     >>> from interp import analyse
-    >>> analyse("zoo:gdpp-l4-u5", prompts=128).verdict.algorithm
-    'gd++'
+    >>> result = analyse("zoo:lsa-1", prompts=64)
+    >>> result.verdict.recognized, len(result.layers)
+    (True, 1)
     """
     return _analyse(open_checkpoint(checkpoint), prompts, seed)
 
 
 def identify(checkpoint: Source, prompts: int = DEFAULT_PROMPTS, seed: int = 0) -> Analysis:
-    """The verdict and what it rests on, without the further evidence.
+    """The verdict and what it rests on, without the further evidence. Raises as ``analyse`` does.
 
     >>> from interp import identify
-    >>> result = identify("zoo:gdpp-l4-u5", prompts=128)
-    >>> [family.name for family in result.families if family.chosen]
-    ['gd++']
+    >>> result = identify("zoo:gdpp-l4-u5", prompts=64)
+    >>> [family.name for family in result.families if family.chosen] == [result.verdict.algorithm]
+    True
     """
     return _analyse(open_checkpoint(checkpoint), prompts, seed, verdict_only=True)
 
@@ -68,7 +77,7 @@ def unroll(checkpoint: Source, prompts: int = 1, seed: int = 0) -> tuple[Implici
     <w, x_i>, on prompts of the task. Exact, with no probe. Raises LayoutError for layers that share no linear map.
 
     >>> from interp import unroll
-    >>> [tuple(state.w.shape) for state in unroll("zoo:gdpp-l4-u5", prompts=2)]
+    >>> [tuple(state.w.shape) for state in unroll("zoo:gdpp-l4-u5", prompts=2)]  # (prompt, output, dim)
     [(2, 1, 10), (2, 1, 10), (2, 1, 10), (2, 1, 10), (2, 1, 10)]
     """
     model = open_checkpoint(checkpoint).model.require_finite().to(torch.float64)
@@ -86,8 +95,11 @@ def probe(
 ) -> ProbeReport:
     """What can be read from the activations at every layer, held out, with controls. ``targets`` by name; none: all.
 
+    A probe is ridge regression from activations (prompt, feature) to a target (prompt, size); layer 0 is the input.
+    Raises UsageError for a target that the task does not have or too few prompts, LayoutError for a task without any.
+
     >>> from interp import probe
-    >>> report = probe("zoo:gdpp-l4-u5", targets=["w"], prompts=256)
+    >>> report = probe("zoo:gdpp-l4-u5", targets=["label"], prompts=64)
     >>> sorted({score.layer for score in report.probes})
     [0, 1, 2, 3, 4]
     """
@@ -95,11 +107,12 @@ def probe(
 
 
 def emit(checkpoint: Source, to: str = "numpy", prompts: int = DEFAULT_PROMPTS, seed: int = 0) -> str:
-    """The recovered algorithm as code ("numpy", "torch" or "latex"), with its certificate. Raises CheckFailed when no
-    algorithm is recognized.
+    """The recovered algorithm as code or text ("numpy", "torch", "latex", "text", "html"), with its certificate. The
+    code maps prompts to predictions and can check itself against the network. Raises CheckFailed when no algorithm is
+    recognized, UsageError for a language that is not known.
 
     >>> from interp import emit
-    >>> "def predict(" in emit("zoo:gdpp-l4-u5", prompts=128)
+    >>> "def predict(" in emit("zoo:gdpp-l4-u5", prompts=64)
     True
     """
     opened = open_checkpoint(checkpoint)
@@ -110,20 +123,22 @@ def emit(checkpoint: Source, to: str = "numpy", prompts: int = DEFAULT_PROMPTS, 
 
 
 def explore(*checkpoints: str | PathLike[str], spec: str | None = None) -> Page:
-    """An interactive page of the weight matrices; several checkpoints are compared with the first, up to gauge.
+    """An interactive page of the weight matrices; several checkpoints are compared with the first, up to gauge. Raises
+    UsageError when they cannot be shown together, and as ``open_checkpoint`` does.
 
     >>> from interp import explore
-    >>> explore("zoo:gdpp-l4-u5").size > 1_000_000
+    >>> "zoo:lsa-1" in explore("zoo:lsa-1").text
     True
     """
     return render_explorer(_explore([fspath(checkpoint) for checkpoint in checkpoints], spec))
 
 
 def render(result: Analysis | ProbeReport) -> Page:
-    """A result as one offline page; ``.write("report.html")`` keeps it, a notebook shows it.
+    """A result as one offline page; ``.write("report.html")`` keeps it, a notebook shows it. Writing raises
+    UsageError for a place that cannot be written.
 
     >>> from interp import identify, render
-    >>> render(identify("zoo:gdpp-l4-u5", prompts=128)).title
+    >>> render(identify("zoo:gdpp-l4-u5", prompts=64)).title
     'Report on zoo:gdpp-l4-u5'
     """
     return render_report(result)

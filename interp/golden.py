@@ -21,8 +21,8 @@ from typing import Any
 
 from interp.analysis import DEFAULT_PROMPTS, analyse
 from interp.checkpoints.opening import Checkpoint
+from interp.errors import LayoutError, UnreadableFile
 from interp.models.atomic import write_atomically
-from interp.models.errors import LayoutError, UnreadableFile
 from interp.results import Analysis, Coefficient, Layer
 from interp.results.golden import (
     Golden,

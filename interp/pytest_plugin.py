@@ -30,8 +30,8 @@ def recovered_algorithm(request: pytest.FixtureRequest) -> Callable[..., None]:
         import torch
 
         from interp.checkpoints.opening import open_checkpoint
+        from interp.errors import InterpProbeError
         from interp.golden import compare_with_golden, update_golden
-        from interp.models.errors import InterpProbeError
 
         failure = ""
         threads = torch.get_num_threads()

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.models.errors import InterpProbeError, UsageError
+from interp.errors import InterpProbeError, UsageError
 from interp.results import SweepRow
 
 __all__ = ["Settings", "checkpoints_of", "document_names", "sweep"]

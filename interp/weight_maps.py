@@ -27,7 +27,7 @@ from interp.algebra.weight_parts import (
     singular_values,
 )
 from interp.checkpoints.opening import Checkpoint, open_checkpoint
-from interp.models.errors import InterpProbeError, LayoutError, UsageError
+from interp.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec

@@ -8,7 +8,7 @@ import secrets
 import stat
 from pathlib import Path
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 __all__ = ["write_atomically"]
 

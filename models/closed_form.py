@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.specification import AttentionSpec, Embedding, Keys, LayerNorm, ModelSpec, Placement, Readout
 from interp.models.tasks.simple_regression import CHANNELS, SimpleRegression
 from interp.models.transformer import LinearTransformer

@@ -27,7 +27,7 @@ from jaxtyping import Float
 from numpy.polynomial import Polynomial
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.specification import AttentionSpec, ModelSpec, Readout
 from interp.models.tasks.linear_dynamics import LinearDynamics
 from interp.models.transformer import LinearTransformer

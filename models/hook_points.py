@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import Tensor
 from transformer_lens.hook_points import HookPoint, LensHandle
 
-from interp.models.errors import UsageError, did_you_mean
+from interp.errors import UsageError, did_you_mean
 
 __all__ = ["ActivationCache", "CheckedHookPoint", "CountedHook", "Direction", "Hook", "discard", "require_hook"]
 

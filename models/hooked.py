@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from transformer_lens import HookedRootModule
 from transformer_lens.hook_points import HookPoint, LensHandle
 
-from interp.models.errors import UsageError, did_you_mean
+from interp.errors import UsageError, did_you_mean
 from interp.models.hook_points import (
     ActivationCache,
     CheckedHookPoint,
@@ -74,6 +74,14 @@ class HookedLinearTransformer(HookedRootModule):
 
     A hook is called as ``fn(tensor, hook=point)``. It may return a tensor of the same shape and dtype, or edit its
     argument in place, which is its own copy: both change the rest of the run, and neither the caller's input.
+
+    >>> import torch
+    >>> from interp import HookedLinearTransformer, open_checkpoint
+    >>> model = open_checkpoint("zoo:gdpp-l4-u5").model.to(torch.float64)
+    >>> context, query = torch.randn(2, 20, 11).double(), torch.randn(2, 1, 11).double()
+    >>> prediction, cache = HookedLinearTransformer(model).run_with_cache(context, query)
+    >>> prediction.shape, cache["blocks.0.hook_resid_post"].shape
+    (torch.Size([2, 1, 1]), torch.Size([2, 21, 11]))
 
     The weights are copied into buffers (``blocks.{l}.attn.Q`` and ``.P``), so gradients flow to the inputs; for
     gradients in the weights use ``torch.func.functional_call``.

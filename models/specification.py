@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jaxtyping import Float
-from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.layers import (
     LAYERS,
     SCALES,
@@ -31,6 +30,7 @@ from interp.models.layers import (
 from interp.models.layers.registry import read_table
 from interp.models.numbers import is_number
 from interp.models.skipped import Skipped
+from interp.models.tensors import Tensor
 
 __all__ = [
     "SCALES",

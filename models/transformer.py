@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
-from interp.models.errors import LayoutError, UnreadableFile, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, did_you_mean
 from interp.models.specification import ModelSpec
+from interp.models.tensors import Tensor
 
-__all__ = ["LinearTransformer"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["LinearTransformer", "check_shapes"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,44 +33,8 @@ class LinearTransformer:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value in (("Q", self.Q), ("P", self.P)):
-            if value.ndim != 4 or min(value.shape) < 1:
-                raise LayoutError(
-                    f"{name} has shape {tuple(value.shape)}, expected (layers, heads, D, D), none of them 0"
-                )
-            D = self.spec.stream
-            if value.shape[2:] != (D, D):
-                origin = f"channels {dict(self.spec.tokens)} add up" if self.spec.has_channels else "embedding leads"
-                raise LayoutError(
-                    f"{name} has shape {tuple(value.shape)}, but the {origin} to D = {D}; "
-                    f"expected (layers, heads, {D}, {D})"
-                )
-            if not value.is_floating_point():
-                raise LayoutError(f"{name} has dtype {value.dtype}, expected floating point")
-        if self.Q.shape != self.P.shape:
-            raise LayoutError(f"Q has shape {tuple(self.Q.shape)} and P {tuple(self.P.shape)}, expected the same")
-        self._check_tensors()
-
-    def _check_tensors(self) -> None:
-        wanted = self.spec.tensors(self.layers)
-        for name in self.tensors:
-            if name not in wanted:
-                raise LayoutError(
-                    f"the model has a tensor {name!r} that its fields do not ask for; {did_you_mean(name, wanted)}"
-                    if wanted
-                    else f"the model has a tensor {name!r} that its fields do not ask for, expected Q and P alone"
-                )
-        for name, shape in wanted.items():
-            value = self.tensors.get(name)
-            if value is None:
-                raise LayoutError(
-                    f"the model has no tensor {name!r}, which its fields ask for, of shape {_words(shape)}"
-                )
-            fits = len(value.shape) == len(shape) and all(
-                size == want or (want is None and size > 0) for size, want in zip(value.shape, shape, strict=True)
-            )
-            if not fits:
-                raise LayoutError(f"{name} has shape {tuple(value.shape)}, expected {_words(shape)}")
+        check_shapes(self.spec, {name: tuple(value.shape) for name, value in self.named()})
+        for name, value in self.named():
             if not value.is_floating_point():
                 raise LayoutError(f"{name} has dtype {value.dtype}, expected floating point")
 
@@ -104,15 +71,41 @@ class LinearTransformer:
     def require_finite(self) -> LinearTransformer:
         """Raise UnreadableFile naming the first tensor and place that hold NaN or Inf."""
         for name, value in self.named():
-            bad = ~torch.isfinite(value)
+            bad = ~value.isfinite()
             if bool(bad.any()):
-                place = torch.nonzero(bad)[0].tolist()
+                place = bad.nonzero()[0].tolist()
                 where = f"layer {place[0]}, head {place[1]}" if name in ("Q", "P") else f"at {place}"
                 raise UnreadableFile(
                     f"{int(bad.sum())} of {value.numel()} values of {name} are NaN or infinite (first in {where}); "
                     "expected finite weights, so the training run that wrote them has diverged"
                 )
         return self
+
+
+def check_shapes(spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise LayoutError unless tensors of these names and shapes, Q and P among them, make a model of ``spec``."""
+    D = spec.stream
+    for name in ("Q", "P"):
+        shape = shapes[name]
+        if len(shape) != 4 or min(shape) < 1:
+            raise LayoutError(f"{name} has shape {shape}, expected (layers, heads, D, D), none of them 0")
+        if shape[2:] != (D, D):
+            origin = f"channels {dict(spec.tokens)} add up" if spec.has_channels else "embedding leads"
+            raise LayoutError(
+                f"{name} has shape {shape}, but the {origin} to D = {D}; expected (layers, heads, {D}, {D})"
+            )
+    if shapes["Q"] != shapes["P"]:
+        raise LayoutError(f"Q has shape {shapes['Q']} and P {shapes['P']}, expected the same")
+    wanted = spec.tensors(shapes["Q"][0])
+    for name in shapes.keys() - wanted.keys() - {"Q", "P"}:
+        hint = did_you_mean(name, wanted) if wanted else "expected Q and P alone"
+        raise LayoutError(f"the model has a tensor {name!r} that its fields do not ask for; {hint}")
+    for name, want in wanted.items():
+        if name not in shapes:
+            raise LayoutError(f"the model has no tensor {name!r}, which its fields ask for, of shape {_words(want)}")
+        fits = [size == most or (most is None and size > 0) for size, most in zip(shapes[name], want, strict=False)]
+        if len(shapes[name]) != len(want) or not all(fits):
+            raise LayoutError(f"{name} has shape {shapes[name]}, expected {_words(want)}")
 
 
 def _words(shape: tuple[int | None, ...]) -> str:

@@ -85,7 +85,8 @@ class Reader:
     @property
     def shared_maps(self) -> bool:
         """Whether a layer is one linear map of all tokens of a prompt."""
-        return not self.causal and self.model.spec.clip is None
+        spec = self.model.spec
+        return not self.causal and spec.clip is None and spec.no_map is None
 
     def read(self, prompts: Prompts) -> Activations:
         return self._mapped(prompts) if self.shared_maps else self._hooked(prompts)

@@ -30,13 +30,13 @@ layers after also lose it as a key.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import Prompts, Target
 from interp.models.transformer import LinearTransformer
@@ -140,18 +140,19 @@ def erasures(
     for target in targets:
         z, z_test = (target.value(prompts, position) for prompts in (train, test))
         for layer in range(model.layers + 1):
+            row = Erasure(layer=layer, target=target.name, position=position, prompts=test.count)
             if z is None or z_test is None or not bool((_deviation(z) > CONSTANT * z.square().mean()).any()):
-                out.append(_skipped(layer, target, position, test.count, UNDEFINED))
+                out.append(replace(row, reason=UNDEFINED))
                 continue
             x = fitted.tokens[layer]
             eraser = leace(x, z, max(UNCORRELATED, chance(x, z, signs)))
             if not eraser.rank:
-                out.append(_skipped(layer, target, position, test.count, ABSENT))
+                out.append(replace(row, reason=ABSENT))
                 continue
             place = (layer, eraser.rank)
             if place not in random:
                 random[place] = held_out.rerun(hooked, layer, random_eraser(x, eraser.rank, generator))[0]
-            out.append(_erased(hooked, target, layer, (x, z), held_out, z_test, eraser, random[place], position, seed))
+            out.append(_erased(row, hooked, (x, z), held_out, z_test, eraser, random[place], seed))
     return tuple(out)
 
 
@@ -195,29 +196,25 @@ class _Side:
 
 
 def _erased(
+    row: Erasure,
     hooked: HookedLinearTransformer,
-    target: Target,
-    layer: int,
     train: tuple[Float[Tensor, "row D"], Float[Tensor, "row size"]],
     test: _Side,
     z_test: Float[Tensor, "prompt size"],
     eraser: Eraser,
     stray: Float[Tensor, " prompt"],
-    position: int | None,
     seed: int,
 ) -> Erasure:
     x, z = train
-    after, fired = test.rerun(hooked, layer, eraser)
+    after, fired = test.rerun(hooked, row.layer, eraser)
     penalty = SINGULAR * float((x - x.mean(0)).square().sum())
     null = test.answer.square().sum(-1)
     effect, effect_ci = ratio(after - test.error, null, seed)
     random, random_ci = ratio(stray - test.error, null, seed)
-    r2, r2_ci = _probe(x, z, test.tokens[layer], z_test, penalty, seed)
-    r2_erased, r2_erased_ci = _probe(eraser(x), z, eraser(test.tokens[layer]), z_test, penalty, seed)
-    return Erasure(
-        layer=layer,
-        target=target.name,
-        position=position,
+    r2, r2_ci = _probe(x, z, test.tokens[row.layer], z_test, penalty, seed)
+    r2_erased, r2_erased_ci = _probe(eraser(x), z, eraser(test.tokens[row.layer]), z_test, penalty, seed)
+    return replace(
+        row,
         rank=eraser.rank,
         r2=r2,
         r2_ci=r2_ci,
@@ -230,7 +227,6 @@ def _erased(
         random=random,
         random_ci=random_ci,
         fired=fired,
-        prompts=len(null),
     )
 
 
@@ -245,11 +241,3 @@ def _probe(
 
 def _deviation(z: Float[Tensor, "prompt size"]) -> Float[Tensor, " size"]:
     return (z - z.mean(0)).square().mean(0)
-
-
-def _skipped(layer: int, target: Target, position: int | None, prompts: int, reason: str) -> Erasure:
-    nothing = (None, None)
-    return Erasure(
-        layer=layer, target=target.name, position=position, rank=0, r2=None, r2_erased=None, loss=None, null=None,
-        effect=None, effect_ci=nothing, random=None, random_ci=nothing, fired=0, prompts=prompts, reason=reason,
-    )  # fmt: skip

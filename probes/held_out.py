@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.moments import Moments, along, shared
 
 __all__ = ["HeldOut", "LinearPredictor"]

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.held_out import HeldOut
 from interp.probes.moments import along, shared
 from interp.stats.bootstrap import Estimate, bootstrap

@@ -24,14 +24,14 @@ class Transplant:
 
     layer: int
     kind: str
-    effect: float | None
-    effect_ci: Interval
-    error: float | None
-    own: float | None
-    random: float | None
-    random_ci: Interval
-    random_error: float | None
-    fired: int
+    effect: float | None = None
+    effect_ci: Interval = (None, None)
+    error: float | None = None
+    own: float | None = None
+    random: float | None = None
+    random_ci: Interval = (None, None)
+    random_error: float | None = None
+    fired: int = 0
     prompts: int
     reason: str | None = None
 
@@ -49,16 +49,16 @@ class Erasure:
     layer: int
     target: str
     position: int | None  # of the token; None: the query
-    rank: int
-    r2: float | None
-    r2_erased: float | None
-    loss: float | None
-    null: float | None
-    effect: float | None
-    effect_ci: Interval
-    random: float | None
-    random_ci: Interval
-    fired: int
+    rank: int = 0
+    r2: float | None = None
+    r2_erased: float | None = None
+    loss: float | None = None
+    null: float | None = None
+    effect: float | None = None
+    effect_ci: Interval = (None, None)
+    random: float | None = None
+    random_ci: Interval = (None, None)
+    fired: int = 0
     prompts: int
     reason: str | None = None
     r2_ci: Interval = (None, None)

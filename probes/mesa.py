@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.intervals import Scores, score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit

@@ -17,25 +17,19 @@ and Y may both hold *cells* (positions), regressions with targets of their own.
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError
+from interp.errors import UsageError
 
 __all__ = ["Moments", "along", "group_of", "select", "shared"]
 
-FORMAT, VERSION = "interp-moments", 1
 LARGEST = 1e140  # the squares of larger values, added up, leave float64
 # Numbers worked on at once (16 MB). Larger arrays go back to the system after every use, and half of the time is then
 # spent on getting them again.
@@ -81,8 +75,9 @@ class Moments:
                 raise UsageError(f"{name} is {value}, expected 1 or more")
         if min((*streams, *cells, 1)) < 1:
             raise UsageError(f"streams are {tuple(streams)} and cells {tuple(cells)}, expected sizes of 1 or more")
-        shapes = _expected_shapes(groups, features, outputs, tuple(streams), tuple(cells))
-        return cls(**{name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes.items()})
+        x, y = (groups, *streams, *cells, features), (groups, *cells, outputs)
+        shapes = ((groups,), x, y, (*x, features), (*x, outputs), y, (groups,))
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
 
     @property
     def groups(self) -> int:
@@ -144,32 +139,6 @@ class Moments:
             yy[u] += torch.einsum("g,g...->...", weight[u] * self.count, dy**2)
         return Moments(count, x_mean, y_mean, xx, xy, yy, weight @ self.dropped)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a safetensors file, in one step."""
-        header = json.dumps({"format": FORMAT, "version": VERSION})
-        tensors = {name: value.contiguous() for name, value in vars(self).items()}
-        write_atomically(path, to_safetensors(tensors, metadata={"interp": header}))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Moments:
-        """Read what ``save`` wrote. Raises UnreadableFile, in one line, for anything else."""
-        try:
-            with safe_open(os.fspath(path), framework="pt") as file:
-                header = json.loads((file.metadata() or {}).get("interp", "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        except (OSError, ValueError, SafetensorError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UnreadableFile(f"cannot read {path}: {reason}; expected a file of saved moments") from error
-        if header != {"format": FORMAT, "version": VERSION}:
-            raise UnreadableFile(
-                f"{path} says it is {header!r}, expected the format {FORMAT!r}, version {VERSION}, as saved by Moments"
-            )
-        expected = set(cls.__dataclass_fields__)
-        if set(tensors) != expected:
-            raise UnreadableFile(f"{path} holds the tensors {sorted(tensors)}, expected {sorted(expected)}")
-        _require_consistent(path, tensors)
-        return cls(**tensors)
-
     def _update(
         self,
         X: Float[Tensor, "stream cell row feature"],
@@ -210,39 +179,6 @@ class Moments:
             raise UsageError(
                 f"groups run from {int(group.min())} to {int(group.max())}, expected 0 to {self.groups - 1}"
             )
-
-
-def _require_consistent(path: object, tensors: dict[str, Tensor]) -> None:
-    for name, value in tensors.items():
-        if value.dtype != torch.float64 or not bool(value.isfinite().all()):
-            raise UnreadableFile(f"{path}: {name} is not finite float64, expected a file saved by Moments")
-    shapes = {name: tuple(value.shape) for name, value in tensors.items()}
-    x, y = shapes["x_mean"], shapes["y_mean"]
-    deep = 2 <= len(y) <= len(x) and 0 not in x + y
-    streams, cells = x[1 : len(x) - len(y) + 1], y[1:-1]
-    if not deep or shapes != _expected_shapes(x[0], x[-1], y[-1], streams, cells):
-        raise UnreadableFile(f"{path}: its tensors have shapes {shapes}, which contradict each other")
-    for name in ("count", "dropped"):
-        value = tensors[name]
-        if bool((value < 0).any()) or bool((value != value.round()).any()):
-            raise UnreadableFile(f"{path}: {name} holds {value.min().item()}, expected whole numbers of 0 or more")
-    if bool((tensors["yy"] < 0).any()) or bool((tensors["xx"].diagonal(dim1=-2, dim2=-1) < 0).any()):
-        raise UnreadableFile(f"{path}: a sum of squares is negative, expected a file saved by Moments")
-
-
-def _expected_shapes(
-    groups: int, features: int, outputs: int, streams: tuple[int, ...], cells: tuple[int, ...]
-) -> dict[str, tuple[int, ...]]:
-    x, y = (groups, *streams, *cells, features), (groups, *cells, outputs)
-    return {
-        "count": (groups,),
-        "x_mean": x,
-        "y_mean": y,
-        "xx": (*x, features),
-        "xy": (*x, outputs),
-        "yy": y,
-        "dropped": (groups,),
-    }
 
 
 def along(scale: Float[Tensor, " group"], like: Tensor) -> Tensor:

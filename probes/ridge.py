@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.held_out import HeldOut, LinearPredictor
 from interp.probes.moments import Moments, along, select, shared
 

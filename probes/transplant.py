@@ -22,13 +22,13 @@ shrink labels by their energy react to any labels that are too large; what tells
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
@@ -98,8 +98,7 @@ class _Bench:
         return cls(hooked, layers, model.spec, context, query, trajectory, tuple(cumulative), before)
 
     def read(self, tokens: Float[Tensor, "prompt query D"]) -> Float[Tensor, "prompt output"]:
-        spec = self.spec
-        return spec.readout.sign * tokens[..., spec.channel(spec.readout.channel).indices].flatten(1)
+        return self.spec.read(tokens).flatten(1)
 
     def run(self, layer: int, after: Float[Tensor, "prompt position D"]) -> tuple[Float[Tensor, "prompt output"], int]:
         """The predictions when ``after`` is added to the tokens after ``layer`` layers, and in how many prompts that
@@ -117,6 +116,7 @@ class _Bench:
 
 
 def _weights(bench: _Bench, probed: WithinPrompt, generator: torch.Generator, seed: int) -> Transplant:
+    row = Transplant(layer=probed.layer, kind="weights", prompts=len(bench.before))
     inputs, label = split(bench.spec)
     own = probed.w
     other = own.roll(-1, 0)
@@ -134,20 +134,21 @@ def _weights(bench: _Bench, probed: WithinPrompt, generator: torch.Generator, se
     exact = bench.cumulative[probed.layer]
     labels = tokens @ exact[:, label].mT
     if not float((tokens[..., inputs] @ step.mT).square().sum()) > NOTHING * float(labels.square().sum()):
-        return _skipped(bench, probed.layer, "weights", SAME)
+        return replace(row, reason=SAME)
     start = exact.clone()
     start[:, label[0] : label[-1] + 1, inputs] = exact.roll(-1, 0)[:, label[0] : label[-1] + 1, inputs]
     wanted = bench.expected(probed.layer, start)
     found, fired = put(step)
     return _measured(
-        bench, probed.layer, "weights", found, wanted, fired, put(torch.zeros_like(step))[0], put(random)[0], seed
+        replace(row, fired=fired), bench.before, found, wanted, put(torch.zeros_like(step))[0], put(random)[0], seed
     )
 
 
 def _state(bench: _Bench, layer: int, seed: int) -> Transplant:
+    row = Transplant(layer=layer, kind="state", prompts=len(bench.before))
     depth = len(bench.cumulative) - 1
     if bench.spec.attention.keys == "all" and layer < depth:
-        return _skipped(bench, layer, "state", IN_KEYS)
+        return replace(row, reason=IN_KEYS)
     here = bench.cumulative[layer]
 
     def put(source: Tensor, context: Tensor) -> tuple[Tensor, int]:
@@ -157,25 +158,23 @@ def _state(bench: _Bench, layer: int, seed: int) -> Transplant:
 
     wanted = bench.read(bench.query @ bench.cumulative[depth].roll(-1, 0).mT)
     found, fired = put(here.roll(-1, 0), bench.context.roll(-1, 0))
-    return _measured(bench, layer, "state", found, wanted, fired, put(here, bench.context)[0], None, seed)
+    own = put(here, bench.context)[0]
+    return _measured(replace(row, fired=fired), bench.before, found, wanted, own, None, seed)
 
 
 def _measured(
-    bench: _Bench,
-    layer: int,
-    kind: str,
+    row: Transplant,
+    before: Float[Tensor, "prompt output"],
     found: Float[Tensor, "prompt output"],
     wanted: Float[Tensor, "prompt output"],
-    fired: int,
     own: Float[Tensor, "prompt output"],
     random: Float[Tensor, "prompt output"] | None,
     seed: int,
 ) -> Transplant:
-    before = bench.before
     asked = wanted - before
     size = asked.square().sum(-1)
     if not float(size.sum()) > NOTHING * float(before.square().sum() + wanted.square().sum()):
-        return _skipped(bench, layer, kind, UNMOVED)
+        return replace(row, fired=0, reason=UNMOVED)
 
     def effect(of: Tensor) -> tuple[float | None, tuple[float | None, float | None]]:
         return ratio(((of - before) * asked).sum(-1), size, seed)
@@ -185,9 +184,8 @@ def _measured(
 
     moved, moved_ci = effect(found)
     stray, stray_ci = (None, (None, None)) if random is None else effect(random)
-    return Transplant(
-        layer=layer,
-        kind=kind,
+    return replace(
+        row,
         effect=moved,
         effect_ci=moved_ci,
         error=error(found),
@@ -195,14 +193,4 @@ def _measured(
         random=stray,
         random_ci=stray_ci,
         random_error=None if random is None else error(random),
-        fired=fired,
-        prompts=len(before),
     )
-
-
-def _skipped(bench: _Bench, layer: int, kind: str, reason: str) -> Transplant:
-    nothing = (None, None)
-    return Transplant(
-        layer=layer, kind=kind, effect=None, effect_ci=nothing, error=None, own=None, random=None, random_ci=nothing,
-        random_error=None, fired=0, prompts=len(bench.before), reason=reason,
-    )  # fmt: skip

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
+from interp.errors import LayoutError, UnreadableFile
 from interp.models.atomic import write_atomically
-from interp.models.errors import LayoutError, UnreadableFile
 from interp.reports.registry import flattened, sections_of
 from interp.reports.sections.probes import probe_report_sections
 from interp.results import Analysis, ProbeReport, Section

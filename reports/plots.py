@@ -113,7 +113,7 @@ def charted(
     panels: Iterable[Panel],
     table: Table,
     *,
-    legend: Sequence[Series] = (),
+    legend: Iterable[Series] = (),
     compact: bool = False,
     short: Table | None = None,
     **more: Any,

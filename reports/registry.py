@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.reports.numbers import listed
 from interp.results import Analysis, Section, Skipped
 

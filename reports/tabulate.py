@@ -30,7 +30,7 @@ def tabulate(
 
 
 def points(
-    rows: Iterable[Any], x: str, y: str, text: Callable[[Any, str], str], *, above: float = -math.inf
+    rows: Iterable[Any], x: str, y: str, text: Callable[[Any, str], str], *, above: float | int = -math.inf
 ) -> list[Point]:
     """The rows whose field ``y`` is finite, and ``above`` that; ``text`` says a row, given the text of ``y``."""
     name, _, beside = y.partition(":")
@@ -68,6 +68,6 @@ def _cell(row: Any, reader: Reader) -> str:
         return interval(value, bars[0])
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return (
-        estimate(value, bars[0] if bars else None) if bars or value is None or isinstance(value, float) else str(value)
-    )
+    if bars and not isinstance(bars[0], tuple):
+        return estimate(value, bars[0])
+    return estimate(value, None) if value is None or isinstance(value, float) else str(value)

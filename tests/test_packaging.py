@@ -75,10 +75,10 @@ def test_the_command_and_the_rooms_work_from_any_folder(inside, user_folder):
     assert "CHECKPOINT" in run(folder, script(), "--help")
     zoo = json.loads(run(folder, script(), "zoo", "--json"))
     assert zoo
-    rooms = "interp.models.errors, interp.checkpoints, interp.probes, interp.reports, interp.results, interp.cli"
+    rooms = "interp.errors, interp.checkpoints, interp.probes, interp.reports, interp.results, interp.cli"
     # an installation is of this very tree, and a module comes from where it is edited
-    code = f"import {rooms}; print(interp.models.errors.__file__)"
-    assert Path(run(folder, sys.executable, "-c", code).strip()).resolve() == ROOT / "models" / "errors.py"
+    code = f"import {rooms}; print(interp.errors.__file__)"
+    assert Path(run(folder, sys.executable, "-c", code).strip()).resolve() == ROOT / "interp" / "errors.py"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # One direction: models -> checkpoints -> probes -> interp -> reports -> command line. A room may import itself and what
-# stands here. Everybody may raise the errors of interp.models.errors, and read the version.
+# stands here. Everybody may raise the errors of interp.errors, and read the version.
 MAY_IMPORT = {
     "interp.models": ("interp.solvers", "interp.stats"),
     "interp.checkpoints": ("interp.models",),
     "interp.probes": ("interp.models", "interp.checkpoints", "interp.stats"),
     "interp.stats": (),
-    "interp.solvers": ("interp.models.tasks", "interp.stats"),  # reference solvers know nothing of networks
+    "interp.solvers": ("interp.stats",),  # reference solvers know nothing of networks
     # takes results, never models; writes files
     "interp.reports": ("interp.results", "interp.models.atomic"),
     "interp.papers": ("interp",),
@@ -61,7 +62,7 @@ def room(name: str) -> str:
 
 def allowed(importer: str, imported: str) -> bool:
     own = room(importer)
-    if imported in ("interp", "interp.__version__") or within(imported, "interp.models.errors"):
+    if imported in ("interp", "interp.__version__") or within(imported, "interp.errors"):
         return True
     if room(imported) == own:
         return True
@@ -88,7 +89,7 @@ def test_imports_go_one_way(name):
         ("interp.analysis", "interp.reports.html", False),
         ("interp.analysis", "interp.cli.main", False),
         ("interp.reports.html", "interp.results.Analysis", True),
-        ("interp.reports.html", "interp.models.errors.UsageError", True),
+        ("interp.reports.html", "interp.errors.UsageError", True),
         ("interp.reports.html", "interp.models.transformer", False),
         ("interp.reports.html", "interp.analysis", False),
         ("interp.solvers.ridge", "interp.models.gram", False),
@@ -123,3 +124,83 @@ def test_the_papers_are_imported_by_the_command_line_alone():
     assert {room(name) for name in users} == {"interp.papers", "interp.cli"}
     used = [name for name in imports("interp.cli.reproduce") if within(name, "interp.papers")]
     assert {name.rpartition(".")[0] for name in used} == {"interp.papers.paper"}  # no paper is known to it by name
+
+
+# Circles: of what is imported when the package runs (within functions too), not of what only type checkers read.
+
+
+def runtime_imports(tree: ast.AST) -> Iterator[str]:
+    """Full names of what is imported outside of ``if TYPE_CHECKING``."""
+    if isinstance(tree, ast.Import):
+        yield from (alias.name for alias in tree.names)
+    elif isinstance(tree, ast.ImportFrom):
+        yield from (f"{tree.module}.{alias.name}" for alias in tree.names)
+    checked = isinstance(tree, ast.If) and "TYPE_CHECKING" in ast.unparse(tree.test)
+    for node in tree.orelse if checked else ast.iter_child_nodes(tree):
+        yield from runtime_imports(node)
+
+
+def module_of(name: str, known: Collection[str]) -> str | None:
+    """The module that a name is or is taken from; none for what is not of this package, and for the ground floor: the
+    errors, and the version."""
+    while name and name not in known:
+        name = name.rpartition(".")[0]
+    return None if name in ("", "interp", "interp.errors") else name
+
+
+def child(module: str) -> str:
+    """The sub-package of ``interp`` that it belongs to; a module that lies in ``interp`` itself stands for itself."""
+    return ".".join(module.split(".")[:2])
+
+
+def graph(trees: Mapping[str, ast.AST], node: Mapping[str, str]) -> dict[str, set[str]]:
+    """Who imports whom; ``node`` says what stands for a module."""
+    edges: dict[str, set[str]] = {}
+    for importer, tree in trees.items():
+        if importer not in node:
+            continue
+        imported = {module_of(name, trees) for name in runtime_imports(tree)}
+        edges.setdefault(node[importer], set()).update(node[m] for m in imported if m is not None)
+    return {importer: found - {importer} for importer, found in edges.items()}
+
+
+def circle(edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """One circle, its first node again at its end; empty where there is none."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+NODES = {name: name for name in TREES if module_of(name, TREES) is not None}
+
+
+def test_sub_packages_import_each_other_in_no_circle():
+    assert not circle(graph(TREES, {name: child(name) for name in NODES}))
+
+
+def test_modules_import_each_other_in_no_circle():
+    assert not circle(graph(TREES, NODES))
+
+
+def test_the_search_for_circles_finds_one():
+    sources = {
+        "interp.a.one": "from interp.b import two",
+        "interp.b.two": "def f():\n    from interp.c.three import g",
+        "interp.c.three": "import interp.errors\nfrom typing import TYPE_CHECKING",
+        "interp.errors": "from interp.a.one import x",
+    }
+
+    def found(**changes: str) -> list[str]:
+        trees = {name: ast.parse(changes.get(name.rpartition(".")[2], source)) for name, source in sources.items()}
+        return circle(graph(trees, {name: child(name) for name in trees if module_of(name, trees) is not None}))
+
+    assert not found()
+    assert not found(three="if TYPE_CHECKING:\n    from interp.a.one import x")
+    assert set(found(three="if TYPE_CHECKING:\n    pass\nelse:\n    import interp.a.one")) == {
+        "interp.a",
+        "interp.b",
+        "interp.c",
+    }
+    assert set(found(three="def g():\n    from interp.b.two import f")) == {"interp.b", "interp.c"}

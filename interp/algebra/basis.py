@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.specification import Channel, ModelSpec
 
 __all__ = ["BasisLayers", "BasisMap", "BlockMap", "Matrices", "TraceMap", "omega_maps", "trace_maps"]

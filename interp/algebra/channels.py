@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from interp.algebra.gauge import live_energy
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.specification import ModelSpec
 
 __all__ = [

@@ -21,7 +21,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp.algebra.alignment import tensor_product_norms
 from interp.algebra.basis import BasisMap, Matrices
 from interp.models.gram import HeadLayers, adjoint, forward
 
@@ -122,7 +121,8 @@ def project(P: Heads, Q: Heads, maps: Sequence[BasisMap], live: LiveCoordinates,
     alive = [k for k, basis in enumerate(maps) if live.of(basis, layer)]
     for row, k in enumerate(alive):
         a, b, c, e = live.entries(maps[k], layer).unbind(-1)
-        inner.append(0.5 * float((P[:, a, b] * Q[:, e, c] + P[:, a, c] * Q[:, e, b]).sum()))
+        K = 0.5 * ((P[:, a, b] * Q[:, e, c]).sum(0) + (P[:, a, c] * Q[:, e, b]).sum(0))
+        inner.append(float(K.sum()))
         for left, right in ((b, c), (c, b)):
             columns.append((((a * D + left) * D + right) * D + e).numpy())
             rows.append(np.full(len(a), row))
@@ -142,6 +142,15 @@ def project(P: Heads, Q: Heads, maps: Sequence[BasisMap], live: LiveCoordinates,
 
 
 def live_energy(P: Heads, Q: Heads, mask_ae: Bool[Tensor, "D D"], mask_b: Bool[Tensor, " D"]) -> float:
-    """||K||^2 over live coordinates."""
-    norms = tensor_product_norms(P[:, :, mask_b].numpy(), Q[:, :, mask_b].numpy())
-    return float(norms[mask_ae.numpy()].sum())
+    """||K||^2 over live coordinates, row by row of the output channel a:
+
+    1/2 sum_hk [ (P_h[a] . P_k[a]) tr(Q_h Q_k^T) + sum_e (Q_h[e] . P_k[a]) (Q_k[e] . P_h[a]) ], e live for a.
+    """
+    P, Q = P[:, :, mask_b], Q[:, :, mask_b]
+    products = torch.einsum("hec,kec->ehk", Q, Q)  # Q_h[e] . Q_k[e]
+    total = 0.0
+    for a in torch.nonzero(mask_ae.any(1)).flatten().tolist():
+        e, p = mask_ae[a], P[:, a]
+        cross = torch.einsum("hec,kc->ehk", Q[:, e], p)
+        total += 0.5 * float(((p @ p.T) * products[e].sum(0)).sum() + (cross * cross.mT).sum())
+    return total

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.gram import GramTrajectory
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from interp.algebra.alignment import tensor_product_norms
 from interp.algebra.basis import BasisMap, TraceMap, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.specification import Channel, ModelSpec
 from interp.results.weight_maps import MapCoefficient
 

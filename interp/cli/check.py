@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 
 import click
 
-from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import CheckFailed, UsageError
+from interp.cli.running import SEED, expect_readable, expect_writable, run_command, working
+from interp.errors import CheckFailed, UsageError
 
 __all__ = ["command"]
 
@@ -35,15 +33,13 @@ def command(
     expect_readable(checkpoint)
     if update:
         expect_writable("--golden", golden, checkpoint)
-    with progress_line() as progress:
-        progress("loading")
-        use_one_thread()
+    with working() as progress:
         from interp.checkpoints.opening import open_checkpoint
         from interp.golden import compare_with_golden, update_golden
         from interp.results.plain_data import to_plain
 
         opened = open_checkpoint(checkpoint, spec)
-        line = shlex.join(["interp-probe", *sys.argv[1:]])
+        line = run_command()
         if update:
             result, moved = update_golden(opened, golden, prompts or 4096, seed or 0, progress, line), []
         else:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from typing import Any
 
 import click
 
 from interp.cli.explore import open_page
-from interp.cli.running import expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import UsageError
+from interp.cli.running import expect_readable, expect_writable, run_command, working
+from interp.errors import UsageError
 
 __all__ = ["command"]
 
@@ -34,12 +32,10 @@ def command(a: str, b: str, spec: str | None, out: str | None, opened: bool, as_
     expect_readable(a, b)
     for checkpoint in (a, b) if out is not None else ():
         expect_writable("--out", out or "", checkpoint)
-    with progress_line() as progress:
-        progress("loading")
-        use_one_thread()
+    with working() as progress:
         from interp.weight_maps import explore
 
-        weight_maps = explore((a, b), spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
+        weight_maps = explore((a, b), spec, progress, run_command())
         if out is not None:
             progress("writing the page")
             from interp.reports.explorer import render_explorer

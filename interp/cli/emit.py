@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 
 import click
 
-from interp.cli.running import SEED, expect_readable, expect_writable, progress_line, use_one_thread
-from interp.models.errors import CheckFailed
+from interp.cli.running import expect_readable, expect_writable, prompts_option, run_command, seed_option, working
+from interp.errors import CheckFailed
 from interp.reports.emit import LANGUAGES, emitted
 
 __all__ = ["command"]
@@ -21,14 +20,8 @@ __all__ = ["command"]
 @click.option("--out", metavar="FILE", help="Where to write it [default: to standard output].")
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
-@click.option(
-    "--prompts",
-    type=int,
-    default=4096,
-    show_default=True,
-    help="To identify on, and of every kind in the certificate (of linear dynamics at most 512).",
-)
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
+@prompts_option("To identify on, and of every kind in the certificate (of linear dynamics at most 512).")
+@seed_option()
 def command(
     checkpoint: str, form: str, out: str | None, spec: str | None, as_json: bool, prompts: int, seed: int
 ) -> None:
@@ -41,9 +34,7 @@ def command(
     expect_readable(checkpoint)
     if out is not None:
         expect_writable("--out", out, checkpoint)
-    with progress_line() as progress:
-        progress("loading")
-        use_one_thread()
+    with working() as progress:
         from interp.certificate import certify, recognize
         from interp.checkpoints.opening import open_checkpoint
         from interp.models.atomic import write_atomically
@@ -56,8 +47,7 @@ def command(
                 f"see interp-probe {shlex.quote(checkpoint)}"
             )
         progress("comparing the algorithm with the network")
-        line = shlex.join(["interp-probe", *sys.argv[1:]])
-        certificate = certify(found, prompts, line)
+        certificate = certify(found, prompts, run_command())
         text = emitted(certificate, form)
         if out is not None:
             write_atomically(out, text)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import click
 
-from interp.cli.running import expect_readable, expect_writable, progress_line, use_one_thread
+from interp.cli.running import expect_readable, expect_writable, run_command, working
 
 __all__ = ["command", "open_page"]
 
@@ -29,13 +27,11 @@ def command(checkpoints: tuple[str, ...], spec: str | None, out: str, opened: bo
     expect_readable(*checkpoints)
     for checkpoint in checkpoints:
         expect_writable("--out", out, checkpoint)
-    with progress_line() as progress:
-        progress("loading")
-        use_one_thread()
+    with working() as progress:
         from interp.reports.explorer import render_explorer
         from interp.weight_maps import explore
 
-        weight_maps = explore(checkpoints, spec, progress, shlex.join(["interp-probe", *sys.argv[1:]]))
+        weight_maps = explore(checkpoints, spec, progress, run_command())
         progress("writing the page")
         page = render_explorer(weight_maps)
         page.write(out)

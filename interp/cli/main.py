@@ -13,7 +13,7 @@ import sys
 
 import click
 
-from interp.models.errors import InterpProbeError, UsageError, did_you_mean
+from interp.errors import InterpProbeError, UsageError, did_you_mean
 
 __all__ = ["cli", "main"]
 

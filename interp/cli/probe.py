@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 
 import click
 
 from interp.cli.running import (
-    SEED,
-    expect_readable,
-    expect_tables,
-    expect_writable,
-    progress_line,
+    REPORT,
+    SPEC,
+    TableFolders,
+    expect_results,
+    json_option,
+    print_result,
+    prompts_option,
+    run_command,
+    seed_option,
     table_options,
-    use_one_thread,
-    write_tables,
+    working,
+    write_results,
 )
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 __all__ = ["command", "numbers"]
 
@@ -39,11 +41,11 @@ __all__ = ["command", "numbers"]
     metavar="NAME",
     help="sound, or as published: akyurek (minutes), mesa; repeatable. Default: sound, and mesa where it applies.",
 )
-@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
-@click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-@click.option("--prompts", type=int, default=4096, show_default=True, help="How many prompts, in constant memory.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
+@SPEC
+@REPORT
+@json_option(" instead of a table")
+@prompts_option("How many prompts, in constant memory.")
+@seed_option()
 @table_options
 def command(
     checkpoint: str,
@@ -56,22 +58,16 @@ def command(
     as_json: bool,
     prompts: int,
     seed: int,
-    csv: str | None,
-    parquet: str | None,
+    tables: TableFolders,
 ) -> None:
     """Fit linear probes to the activations of CHECKPOINT and score them on prompts they have not seen.
 
     Beside every score: the same probe on untrained models, on shuffled targets, and on the inputs alone.
     """
-    expect_readable(checkpoint)
-    if report is not None:
-        expect_writable("--report", report, checkpoint)
-    expect_tables(csv, parquet)
+    expect_results(checkpoint, report, tables)
     wanted_layers = None if layers is None else numbers("--layers", layers)
     wanted_positions = None if positions is None else numbers("--positions", positions)
-    with progress_line() as progress:
-        progress("loading")
-        use_one_thread()
+    with working() as progress:
         from interp.checkpoints.opening import open_checkpoint
         from interp.evidence.probing import probe_checkpoint
 
@@ -84,26 +80,10 @@ def command(
             protocols=protocols,
             seed=seed,
             progress=progress,
-            command=shlex.join(["interp-probe", *sys.argv[1:]]),
+            command=run_command(),
         )
-        if report is not None:
-            progress("writing the report")
-            from interp.reports.html import render_report
-
-            render_report(result).write(report)
-        write_tables(csv, parquet, result.tables, result.checkpoint.name)
-    if as_json:
-        from interp.reports.document import dumps
-
-        click.echo(dumps(result))
-        return
-    from rich.console import Console
-
-    from interp.reports.terminal import print_probes
-
-    print_probes(result, Console())
-    if report is not None:
-        click.echo(f"\nReport: {report}")
+        write_results(result, report, tables, progress)
+    print_result(result, as_json, report)
 
 
 def numbers(option: str, text: str) -> tuple[int, ...]:

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from interp.results import Analysis, ProbeReport
+
 __all__ = [
+    "REPORT",
     "SEED",
+    "SPEC",
+    "TableFolders",
     "expect_folder",
     "expect_readable",
-    "expect_tables",
+    "expect_results",
     "expect_writable",
+    "json_option",
+    "print_result",
     "progress_line",
+    "prompts_option",
     "run_command",
+    "seed_option",
     "table_options",
     "use_one_thread",
-    "write_tables",
+    "working",
+    "write_results",
 ]
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
+
+
+@contextmanager
+def working() -> Iterator[Callable[[str], None]]:
+    """The progress line of a command that computes, on one thread."""
+    with progress_line() as progress:
+        progress("loading")
+        use_one_thread()
+        yield progress
 
 
 @contextmanager
@@ -98,33 +120,98 @@ def expect_folder(option: str, path: str | Path) -> Path:
     return folder
 
 
+SPEC = click.option(
+    "--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or the name of a built-in layout."
+)
+REPORT = click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
+
+
+def seed_option(of: str = "the result") -> Decorator:
+    return click.option("--seed", type=SEED, default=0, show_default=True, help=f"Fixes every number of {of}.")
+
+
+def prompts_option(words: str) -> Decorator:
+    return click.option("--prompts", type=int, default=4096, show_default=True, help=words)
+
+
+def json_option(instead: str) -> Decorator:
+    return click.option("--json", "as_json", is_flag=True, help=f"Print one JSON document{instead}.")
+
+
+@dataclass(frozen=True)
+class TableFolders:
+    """Where the tables of a result are wanted, by kind of file."""
+
+    folders: Mapping[str, str]
+
+    def expect(self) -> None:
+        """Make the folders, or refuse what cannot be written, before the work. Raises UsageError."""
+        if "parquet" in self.folders and importlib.util.find_spec("pyarrow") is None:
+            raise UsageError("--parquet needs pyarrow, which is not installed; pip install pyarrow, or write --csv")
+        for kind, folder in self.folders.items():
+            expect_folder(f"--{kind}", folder)
+
+    def write(self, tables: Callable[[], Mapping[str, pd.DataFrame]], checkpoint: str | None) -> None:
+        """Write them; where none are wanted they are not even made."""
+        if self.folders:
+            from interp.reports.table_files import write_tables
+
+            made = tables()
+            for kind, folder in self.folders.items():
+                write_tables(made, folder, kind, checkpoint)
+
+
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --csv and --parquet of a command with tables."""
+    """The options --csv and --parquet of a command with tables, which gets them as ``tables``."""
+
+    @functools.wraps(command)
+    def with_tables(*, csv: str | None, parquet: str | None, **rest: Any) -> Any:
+        given = {"csv": csv, "parquet": parquet}
+        return command(tables=TableFolders({kind: folder for kind, folder in given.items() if folder}), **rest)
+
     parquet = click.option("--parquet", metavar="DIR", help="The same as Parquet files.")
     csv = click.option("--csv", metavar="DIR", help="Also write every table to a CSV file of its own in this folder.")
-    return csv(parquet(command))
+    return csv(parquet(with_tables))
 
 
-def expect_tables(csv: str | None, parquet: str | None) -> None:
-    """Make the folders for tables, or refuse what cannot be written, before the work. Raises UsageError."""
-    if parquet is not None and importlib.util.find_spec("pyarrow") is None:
-        raise UsageError("--parquet needs pyarrow, which is not installed; pip install pyarrow, or write --csv")
-    for option, folder in (("--csv", csv), ("--parquet", parquet)):
-        if folder is not None:
-            expect_folder(option, folder)
+def expect_results(checkpoint: str, report: str | None, tables: TableFolders) -> None:
+    """Refuse what cannot be read or written before anything slow is imported. Raises UsageError, UnreadableFile."""
+    expect_readable(checkpoint)
+    if report is not None:
+        expect_writable("--report", report, checkpoint)
+    tables.expect()
 
 
-def write_tables(
-    csv: str | None, parquet: str | None, tables: Callable[[], Mapping[str, pd.DataFrame]], checkpoint: str | None
+def write_results(
+    result: Analysis | ProbeReport, report: str | None, tables: TableFolders, progress: Callable[[str], None]
 ) -> None:
-    """Write the tables of a result where they are wanted; without either folder they are not even made."""
-    wanted = {kind: folder for kind, folder in (("csv", csv), ("parquet", parquet)) if folder is not None}
-    if wanted:
-        from interp.reports.table_files import write_tables as write
+    """The page and the tables that are wanted."""
+    if report is not None:
+        progress("writing the report")
+        from interp.reports.html import render_report
 
-        made = tables()
-        for kind, folder in wanted.items():
-            write(made, folder, kind, checkpoint)
+        render_report(result).write(report)
+    tables.write(result.tables, result.checkpoint.name)
+
+
+def print_result(result: Analysis | ProbeReport, as_json: bool, report: str | None) -> None:
+    """The JSON document or the tables, and where the report is."""
+    if as_json:
+        from interp.reports.document import dumps
+
+        click.echo(dumps(result))
+        return
+    from rich.console import Console
+
+    from interp.reports.terminal import print_analysis, print_probes
+    from interp.results import Analysis
+
+    if isinstance(result, Analysis):
+        print_analysis(result, Console())
+    else:
+        print_probes(result, Console())
+    if report is not None:
+        click.echo(f"\nReport: {report}")
 
 
 def _refusal(folder: Path) -> str | None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from interp import __version__
 from interp.cli.running import (
     SEED,
+    TableFolders,
     expect_folder,
-    expect_tables,
     progress_line,
+    run_command,
     table_options,
     use_one_thread,
-    write_tables,
 )
-from interp.models.errors import LayoutError, SweepFailed, UnreadableFile
+from interp.errors import LayoutError, SweepFailed, UnreadableFile
 from interp.results import Analysis, SweepRow, to_frame
 from interp.sweep import Settings, checkpoints_of, sweep
 
@@ -47,8 +45,7 @@ def command(
     prompts: int,
     seed: int,
     jobs: int,
-    csv: str | None,
-    parquet: str | None,
+    tables: TableFolders,
 ) -> None:
     """Analyse CHECKPOINTS (paths, folders of them, zoo:NAME), as ``interp-probe CHECKPOINT`` does each.
 
@@ -57,7 +54,7 @@ def command(
     """
     names = checkpoints_of(checkpoints)
     folder = expect_folder("--out", out)
-    expect_tables(csv, parquet)
+    tables.expect()
     settings = Settings(spec=spec, prompts=prompts, seed=seed)
     rows: dict[int, SweepRow] = {}
     with progress_line() as progress:
@@ -66,7 +63,7 @@ def command(
             rows[index] = row
             progress(f"{len(rows)} of {len(names)} checkpoints; the last was {row.checkpoint}")
     ordered = [rows[index] for index in range(len(names))]
-    write_tables(csv, parquet, lambda: {"sweep": to_frame(ordered)}, None)
+    tables.write(lambda: {"sweep": to_frame(ordered)}, None)
     failed = sum(row.error is not None for row in ordered)
     if as_json:
         fields = {"schema": "interp-probe-sweep/1", "prompts": prompts, "seed": seed}
@@ -98,29 +95,17 @@ def _document(checkpoint: str, place: Path, settings: Settings) -> SweepRow:
         if known is not None and _is_of(known, opened, settings):
             result = known
     if result is None:
-        result = analyse(opened, settings.prompts, settings.seed, command=shlex.join(["interp-probe", *sys.argv[1:]]))
+        result = analyse(opened, settings.prompts, settings.seed, command=run_command())
         write(result, place)
     verdict = result.verdict
-    return SweepRow(
-        checkpoint=checkpoint,
-        document=str(place),
-        algorithm=verdict.algorithm,
-        recognized=verdict.recognized,
-        solves_task=verdict.solves_task,
-        fidelity=verdict.fidelity,
-        fidelity_ci=verdict.fidelity_ci,
-    )
+    keys = ("algorithm", "recognized", "solves_task", "fidelity", "fidelity_ci")
+    shown: dict[str, Any] = {key: getattr(verdict, key) for key in keys}
+    return SweepRow(checkpoint=checkpoint, document=str(place), **shown)
 
 
 def _is_of(known: Analysis, opened: Checkpoint, settings: Settings) -> bool:
     """Whether a document is the whole analysis of a checkpoint with these settings, by this version."""
-    expected = {
-        "tool": f"interp-probe {__version__}",
-        "prompts": settings.prompts,
-        "seed": settings.seed,
-        "verdict_only": False,
-    }
-    return (
-        (known.checkpoint.sha256, known.checkpoint.read_by) == (opened.sha256, opened.read_by)
-        and all(known.provenance.get(key) == value for key, value in expected.items())
-    )  # fmt: skip
+    expected = {"tool": f"interp-probe {__version__}", "prompts": settings.prompts, "seed": settings.seed}
+    same_file = (known.checkpoint.sha256, known.checkpoint.read_by) == (opened.sha256, opened.read_by)
+    made = {key: known.provenance.get(key) for key in (*expected, "verdict_only")}
+    return same_file and made == {**expected, "verdict_only": False}

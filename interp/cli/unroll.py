@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from interp.cli.running import SEED, expect_readable, use_one_thread
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 
 __all__ = ["command"]
 

@@ -6,7 +6,7 @@ from interp.evidence.interventions import intervene
 from interp.evidence.probing import default_probes
 from interp.evidence.question import Answer, question
 from interp.identify.choose import Choice
-from interp.identify.networks import SharedKeys, TokenNetwork
+from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.skipped import Skipped
 from interp.models.tasks import targets_of
@@ -20,7 +20,7 @@ OPERATIONS = 2e10  # floating-point operations of the interventions, some second
 @question("probes")
 def probes(choice: Choice, run: Run) -> Answer | Skipped | None:
     """A few probes, with their controls."""
-    if isinstance(run.network, TokenNetwork):
+    if not run.spec.has_channels:
         return run.network.skipped
     if not any(target.usual for target in targets_of(run.task)):
         return None

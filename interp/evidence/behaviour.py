@@ -66,7 +66,7 @@ class ImplicitWeights:
 def implicit_weights(model: LinearTransformer, prompts: LinearExamples) -> ImplicitWeights:
     """By the unrolling where layers are linear; else by a fit to what tokens hold."""
     sign = -float(model.spec.readout.sign)
-    if model.spec.clip is None:
+    if model.spec.clip is None and model.spec.no_map is None:
         grams = prompts.grams(model.spec)
         states = implicit_states(forward(head_layers(model, prompts.context), grams.gram, grams.query), model.spec)
         return ImplicitWeights("unrolling", tuple(sign * s.w[:, 0] for s in states), (1.0,) * len(states))
@@ -78,8 +78,10 @@ def implicit_weights(model: LinearTransformer, prompts: LinearExamples) -> Impli
 def behaviour(choice: Choice, run: Run) -> Answer | Skipped | None:
     """The comparison with classical solvers, whatever the network's layers are."""
     model, task = run.model, run.task
-    if not isinstance(run.network.held_out.drawn, LinearExamples) or not isinstance(task, LinearTask):
+    if not isinstance(run.network.held_out.drawn, LinearExamples):
         return None
+    if not isinstance(task, LinearTask):
+        return Skipped("its task does not say the law of its inputs and noise, which solvers are tuned to")
     if not model.spec.has_channels:
         return Skipped("its tokens have no read-out after every layer")
     run.progress("comparing with classical solvers")

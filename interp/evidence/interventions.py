@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from interp.algebra.linear_prompts import DIVERGED
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import Examples, Prompts, Target, Task
 from interp.models.transformer import LinearTransformer
@@ -61,6 +61,8 @@ def intervene(
             "transplants: skipped, because in a causal model every token has implicit weights of its own, which one "
             "token cannot determine"
         )
+    elif model.spec.no_map is not None:
+        notes.append(f"transplants: {model.spec.no_map}")
     elif isinstance(test, Examples):
         try:
             moved = transplants(model, test, seeds[2])

@@ -41,10 +41,12 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
     """How the network, its layers and the recovered algorithm (or the closest family) adapt to noise."""
     network, best, diag = run.network, choice.closest, choice.fit_of("diag")
     task = run.task
-    if not isinstance(network.held_out.drawn, LinearExamples) or not isinstance(task, LinearTask):
+    if not isinstance(network.held_out.drawn, LinearExamples):
         return None
     if not isinstance(network, SharedKeys):
         return network.skipped
+    if not isinstance(task, LinearTask):
+        return Skipped("its task does not say the law of its inputs and noise, which it is measured on")
     if not isinstance(best, OmegaFit) or not isinstance(diag, OmegaFit):
         return Skipped("no family of omegas stands beside the network")
     run.progress("measuring how it adapts to noise")

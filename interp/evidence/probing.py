@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from interp.checkpoints.opening import Checkpoint
+from interp.errors import LayoutError, UsageError
 from interp.evidence.implicit_fits import implicit_fits
 from interp.evidence.interventions import intervene, operations
 from interp.evidence.probe_controls import CONTROLS, Controls, enough, measure_controls, score_row
 from interp.evidence.published import find_protocols
 from interp.evidence.question import with_error
-from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import KINDS, Target, Task, find_targets, targets_of, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
@@ -75,7 +75,8 @@ def probe_checkpoint(
             f"task.name is {task.name!r}, which has no targets to probe for; expected a task with targets, or one "
             f"registered by register_target. interp-probe CHECKPOINT says what it runs"
         )
-    model.require_maps("a probe of this task")
+    if not model.spec.has_channels:
+        model.require_maps("a probe of this task")
     queried = bool(query_tokens(task, model.spec))
     if not queried and model.spec.attention.keys != "causal":
         raise LayoutError(
@@ -206,6 +207,8 @@ def _without_implicit(reader: Reader, task: Task) -> str | None:
     if not any("within-prompt" in target.kinds for target in targets_of(task)):
         return f"no target of {task.name} is one of a whole sequence: every one belongs to a token"
     width = reader.model.spec.width
+    if reader.causal and reader.model.spec.no_map is not None:
+        return str(reader.model.spec.no_map.reason)
     if reader.shared_maps or reader.causal or task.context + 1 > width:
         return None
     return (

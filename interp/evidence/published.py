@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from interp.errors import UsageError
 from interp.evidence.interventions import finite_prompts
 from interp.evidence.probe_controls import CONTROLS, Controls, score_row
 from interp.evidence.question import finite, with_error
-from interp.models.errors import UsageError
 from interp.models.tasks import Target, Task
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.models.transformer import LinearTransformer
@@ -200,8 +200,18 @@ def mesa_scores(
         result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
         for at, layer in enumerate(layers):
             scores = {"mse": result.published[at], "mse_held_out": result.unseen[at]}
-            place = {"layer": layer, "target": target.name, "position": position, "prompts": result.prompts}
-            figures = with_error("r2", result.held_out[at]) | {name: finite(2.0 * v) for name, v in scores.items()}
-            controls = dict.fromkeys(CONTROLS)
-            out.append(ProbeScore(kind="token", control=controls, protocol="mesa", **place, **figures))
+            figures: dict[str, Any] = with_error("r2", result.held_out[at])
+            figures |= {name: finite(2.0 * value) for name, value in scores.items()}
+            out.append(
+                ProbeScore(
+                    kind="token",
+                    control={name: None for name in CONTROLS},
+                    protocol="mesa",
+                    layer=layer,
+                    target=target.name,
+                    position=position,
+                    prompts=result.prompts,
+                    **figures,
+                )
+            )
     return out

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from interp.errors import UsageError
 from interp.identify.choose import Choice
 from interp.identify.run import Run
-from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.results import Section
 
@@ -62,7 +62,17 @@ QUESTIONS: dict[str, Question] = {}
 
 
 def question(name: str, *, brief: bool = False) -> Callable[[Callable[..., Any]], Question]:
-    """Register a function as the question ``name``. Raises UsageError when the name is taken."""
+    """Register a function as the question ``name``: the decorator of a function of the choice and the run. Raises
+    UsageError when the name is taken.
+
+    >>> from interp import identify, question
+    >>> from interp.results import Section
+    >>> @question("how-many", brief=True)
+    ... def how_many(choice, run):
+    ...     return Section(name="how-many", title="How many prompts?", finding=f"{run.prompts} prompts")
+    >>> identify("zoo:gdpp-l4-u5", prompts=64).answers["how-many"].finding
+    '64 prompts'
+    """
 
     def register(ask: Callable[[Choice, Run], Answer | Section | Skipped | None]) -> Question:
         known = QUESTIONS.get(name)

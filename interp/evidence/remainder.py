@@ -138,6 +138,10 @@ def _blocks(K: Float[Tensor, "D D D D"], spec: ModelSpec) -> dict[str, dict[str,
         return float(K[channels[a]][:, channels[b]][:, :, channels[c]][..., channels[e]].square().sum())
 
     return {
-        a + e: {"xx": energy(a, *"xx", e), "xy": energy(a, *"xy", e) + energy(a, *"yx", e), "yy": energy(a, *"yy", e)}
+        a + e: {
+            "xx": energy(a, "x", "x", e),
+            "xy": energy(a, "x", "y", e) + energy(a, "y", "x", e),
+            "yy": energy(a, "y", "y", e),
+        }
         for a, e in ("xx", "xy", "yx", "yy")
     }

@@ -25,6 +25,7 @@ from interp.algebra.channels import (
     heads_of,
     project_channels,
 )
+from interp.errors import LayoutError
 from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
 from interp.families.gradient_step import GradientStep, step_sentence
 from interp.families.recovered_sequences import recovered_heads
@@ -33,7 +34,6 @@ from interp.identify.networks import CausalSequences
 from interp.identify.networks.causal_sequences import predict_in_chunks
 from interp.identify.run import Run
 from interp.identify.score import EXACT, NEGLIGIBLE
-from interp.models.errors import LayoutError
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks import Prompts

@@ -27,10 +27,10 @@ from torch import Tensor
 from interp.families.passage import LayerPassage, Passage
 from interp.models.layers import LayerNorm
 from interp.models.specification import ModelSpec
-from interp.models.tasks import SimplePrompts
+from interp.models.tasks import LinePrompts
 from interp.results import Direction, Division, DivisionBin, HeadRole, Slot
 from interp.stats.averages import mean_with_error, quantile_bins
-from interp.stats.least_squares import affine_map, with_one
+from interp.stats.least_squares import with_one
 
 __all__ = [
     "DIVIDES",
@@ -74,7 +74,7 @@ class Rows:
         return self.C * (self.x[:, -1] - self.mean_x) + self.V * self.mean_y
 
 
-def rows_of(prompts: SimplePrompts, keys: str) -> Rows:
+def rows_of(prompts: LinePrompts, keys: str) -> Rows:
     x = torch.cat([prompts.x, prompts.x_query[:, None]], 1)
     y = torch.cat([prompts.y, torch.zeros_like(prompts.x_query)[:, None]], 1)
     n = prompts.context + (keys == "all")
@@ -143,17 +143,19 @@ def directions(passage: Passage, rows: Rows) -> tuple[Direction, ...]:
     """Where in the tokens after every layer but the last x - mean x and y - mean y are, whatever the basis."""
     out = []
     for layer, entry in list(enumerate(passage.layers))[1:]:
-        context, query = entry.before[:, :-1].flatten(0, 1), entry.before[:, -1]
+        tokens = with_one(entry.before)
+        size = tokens.flatten(0, 1).square().mean(0).sqrt().clamp_min(1e-300)  # it decides where tokens are dependent
+        design = (tokens[:, :-1] / size).flatten(0, 1)
         for holds, value in rows.centred.items():
             target = value[:, :-1].flatten()
-            solution = affine_map(context, target[:, None])[:, 0]
+            solution = torch.linalg.lstsq(design, target[:, None], driver="gelsd").solution[:, 0] / size
             out.append(
                 Direction(
                     layer=layer,
                     holds=holds,
                     vector=tuple(solution[:-1].tolist()),
-                    r2=_r2(target, with_one(context) @ solution),
-                    query_r2=_r2(value[:, -1], with_one(query) @ solution),
+                    r2=_r2(target, (tokens[:, :-1] @ solution).flatten()),
+                    query_r2=_r2(value[:, -1], tokens[:, -1] @ solution),
                 )
             )
     return tuple(out)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.errors import UsageError
 from interp.identify.score import EXACT, NEGLIGIBLE, TENFOLD, Score
-from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.models.tasks import Prompts
 from interp.results import RecoveredAlgorithm
-from interp.stats.prediction_fits import fit_predictions
+from interp.stats.prediction_fits import fit_predictions, standard_errors
 
 if TYPE_CHECKING:
     from interp.identify.course import CourseFit
@@ -34,7 +34,8 @@ __all__ = ["FAMILIES", "Family", "Fit", "PredictingFamily", "materially_better",
 class Fit:
     """A family fitted to a network. ``prediction`` is on the held-out prompts and ``score`` its R^2 against the
     network's; ``predict`` runs the fitted algorithm on any prompts of the task. ``failed`` names the conditions of the
-    family, beside the score, that do not hold. ``theta`` is what was fitted, as the family keeps it."""
+    family, beside the score, that do not hold. ``theta`` is what was fitted, as the family keeps it, and ``stderr`` its
+    standard errors."""
 
     family: Family
     parameters: int
@@ -42,6 +43,7 @@ class Fit:
     prediction: Float[Tensor, "prompt output"]
     predict: Callable[[Any], Float[Tensor, "prompt output"]]
     theta: Any = None
+    stderr: Any = None
     failed: tuple[str, ...] = ()
     algorithm: str = ""  # what the verdict calls it; empty: as the family says
     also: Mapping[str, tuple[str, Callable[[Any], Tensor]]] = field(default_factory=dict)  # other predictors, labelled
@@ -137,6 +139,7 @@ class PredictingFamily(Family):
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
         fitted, held_out = run.network.fitted, run.network.held_out
         theta = fit_predictions(lambda t: self.predict(t, fitted.drawn), fitted.prediction, self.starts(run))
+        stderr = standard_errors(lambda t: self.predict(t, fitted.drawn), theta, fitted.prediction)
         prediction = self.predict(theta, held_out.drawn)
         return Fit(
             family=self,
@@ -145,6 +148,7 @@ class PredictingFamily(Family):
             prediction=prediction,
             predict=lambda prompts: self.predict(theta, prompts),
             theta=theta,
+            stderr=stderr,
         )
 
 
@@ -152,7 +156,26 @@ FAMILIES: dict[str, Family] = {}
 
 
 def register_family(family: Family) -> Family:
-    """Make a family known by its name. Raises UsageError when the name is taken."""
+    """Make a family known by its name. Raises UsageError when the name is taken.
+
+    >>> import torch
+    >>> from interp import identify, register_family
+    >>> from interp.identify.family import PredictingFamily
+    >>> class Average(PredictingFamily):
+    ...     name = "average"
+    ...     formula = "f = theta mean y"
+    ...     def applies(self, run):
+    ...         return None
+    ...     def starts(self, run):
+    ...         return [torch.ones(1, dtype=torch.float64)]
+    ...     def predict(self, theta, prompts):  # (parameter,) and prompts -> (prompt, output)
+    ...         return theta * prompts.y.mean(1, keepdim=True)
+    ...     def recovered(self, fit, run):
+    ...         raise NotImplementedError("terms of an Update, where it is chosen")
+    >>> family = register_family(Average())
+    >>> [(f.name, f.chosen) for f in identify("zoo:gdpp-l4-u5", prompts=64).families if f.name == "average"]
+    [('average', False)]
+    """
     if FAMILIES.get(family.name, family).__class__ is not family.__class__:
         raise UsageError(f"a family of the name {family.name!r} is registered already; give it another")
     FAMILIES[family.name] = family

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from interp.checkpoints.opening import Checkpoint
+from interp.errors import UsageError
 from interp.identify.networks import NETWORKS, Network, TokenNetwork
-from interp.models.errors import UsageError
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks import References, Task, task_of

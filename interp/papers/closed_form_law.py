@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import least_squares
+from scipy.optimize import curve_fit
 
 from interp.models.closed_form import closed_form, leverage_corrected
 from interp.models.specification import Keys
@@ -114,23 +114,21 @@ def fit_law(points: Sequence[LawPoint], keys: str) -> Law:
     kept = [p for p in points if p.error < LARGE]
     log_error, terms = np.log([p.error for p in kept]), _terms(kept)
 
-    def law(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return 0.5 * np.log(((terms[rows] * np.exp(theta)) ** 2).sum(1))
+    def law(terms: np.ndarray, *theta: float) -> np.ndarray:
+        return 0.5 * np.log(((terms * np.exp(theta)) ** 2).sum(1))
 
-    def fitted(rows: np.ndarray):
-        return least_squares(lambda theta: law(theta, rows) - log_error[rows], np.zeros(len(TERMS)))
+    def fitted(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return curve_fit(law, terms[rows], log_error[rows], np.zeros(len(TERMS)), method="trf")
 
-    every = np.arange(len(kept))
     order = np.random.default_rng(0).permutation(len(kept))
     halves = (np.sort(order[::2]), np.sort(order[1::2]))
-    off = np.concatenate([law(fitted(a).x, b) - log_error[b] for a, b in (halves, halves[::-1])])
-    found = fitted(every)
-    variance = (found.fun**2).sum() / (len(kept) - len(TERMS))
-    errors = np.exp(found.x) * np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)) * variance)
+    off = np.concatenate([law(terms[b], *fitted(a)[0]) - log_error[b] for a, b in (halves, halves[::-1])])
+    theta, covariance = fitted(np.arange(len(kept)))
+    coefficients = np.exp(theta)
     return Law(
         keys=keys,
-        coefficients=tuple(float(v) for v in np.exp(found.x)),
-        stderr=tuple(float(v) for v in errors),
+        coefficients=tuple(coefficients.tolist()),
+        stderr=tuple((coefficients * np.sqrt(np.diag(covariance))).tolist()),
         points=len(kept),
         spread=float(np.sqrt((off**2).mean())),
         worst=float(np.exp(np.abs(off).max())),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from interp.checkpoints.zoo import zoo_names
 from interp.papers.eagle_figures import eagle_sections
 from interp.papers.paper import Paper, Progress
 from interp.results import Section
-from interp.solvers.completion import counts, curves, planted_completion
+from interp.solvers.completion import Completion, counts, curves, planted_completion
 from interp.solvers.conjugate_gradients import one_by_one
 from interp.solvers.eagle import diversity, eagle, estimate, machines, random_sketches
 
@@ -84,17 +84,19 @@ def layers() -> list[Row]:
     return rows
 
 
+def _reference(decade: int) -> Completion:
+    return planted_completion(100, 100, outputs=2, queries=2, kappa=10.0**decade, seed=decade)
+
+
 def iterations() -> list[Row]:
     """Iterations to a relative squared error of 1e-18 against the condition number (n = d = 100)."""
     rows: list[Row] = []
     for decade, paper in REFERENCE_ITERATIONS.items():
-        problem = planted_completion(100, 100, outputs=2, queries=2, kappa=10.0**decade, seed=decade)
-        found = counts(problem, 1e-18, 1500)
+        found = counts(_reference(decade), 1e-18, 1500)
         ours = found["eagle"].iterations
         rows.append({
             "kappa": 10**decade, "reference": paper, "ours": ours, "ratio": None if ours is None else ours / paper,
-            **{name: found[name].iterations for name in ("newton-schulz", "cg", "gd")},
-            "cg's least error": found["cg"].least,
+            **{name: found[name].iterations for name in SOLVERS}, "cg's least error": found["cg"].least,
         })  # fmt: skip
     return rows
 
@@ -102,15 +104,9 @@ def iterations() -> list[Row]:
 def tail() -> list[Row]:
     """Relative squared error after every iteration (n = d = 100; the condition number in the heading): its logarithm
     doubles in the last iterations of EAGLE."""
-    columns: dict[str, list[float]] = {}
-    others: dict[str, list[float]] = {}
-    for decade in TAIL:
-        problem = planted_completion(100, 100, outputs=2, queries=2, kappa=10.0**decade, seed=decade)
-        found = curves(problem, TAIL_ITERATIONS)
-        columns[f"EAGLE 1e{decade}"] = found["eagle"]
-        if decade == TAIL[1]:
-            others = {f"{SOLVERS[solver]} 1e{decade}": found[solver] for solver in SOLVERS}
-    columns |= others
+    found = {decade: curves(_reference(decade), TAIL_ITERATIONS) for decade in TAIL}
+    columns = {f"EAGLE 1e{decade}": errors["eagle"] for decade, errors in found.items()}
+    columns |= {f"{words} 1e{TAIL[1]}": found[TAIL[1]][solver] for solver, words in SOLVERS.items()}
     return [
         {"iteration": k, **{name: _before_rounding(errors, k) for name, errors in columns.items()}}
         for k in range(TAIL_ITERATIONS + 1)
@@ -139,16 +135,18 @@ def _blocks(count: int, overlap: float, seed: int) -> tuple[list[tuple[Tensor, T
     return blocks, C, W @ C
 
 
+def _needed(errors: Iterable[float], bar: float, most: int) -> int | None:
+    """Iterations until the error is below ``bar``; None if that takes ``most``."""
+    return next((k for k, error in enumerate(islice(errors, most)) if error < bar), None)
+
+
 def distributed() -> list[Row]:
     """Iterations to a relative squared error of 1e-12 against the diversity alpha."""
     rows: list[Row] = []
     for count, overlap in ((1, 0.0), (3, 1.0), (2, 0.0), (3, 0.0), (4, 0.0), (5, 0.0)):
         blocks, C, D = _blocks(count, overlap, seed=count)
-        alpha, needed = diversity([A for A, _ in blocks]), None
-        for k, got in enumerate(islice(machines(blocks, C), 400)):
-            if float((got - D).square().sum() / D.square().sum()) < 1e-12:
-                needed = k
-                break
+        alpha, total = diversity([A for A, _ in blocks]), D.square().sum()
+        needed = _needed((float((got - D).square().sum() / total) for got in machines(blocks, C)), 1e-12, 400)
         rows.append({"machines": count, "alpha": alpha, "ours": needed, "ours x alpha": needed and needed * alpha})
     return rows
 
@@ -156,16 +154,10 @@ def distributed() -> list[Row]:
 def sketched() -> list[Row]:
     """Iterations to a relative squared error of 1e-2 with a new random sketch of r columns in every iteration."""
     n, rows = 60, []
+    problem = planted_completion(n, n, outputs=2, queries=2, kappa=10.0, seed=0)
     for r in (60, 30, 15):
-        problem = planted_completion(n, n, outputs=2, queries=2, kappa=10.0, seed=0)
-        needed = None
-        for k, state in enumerate(
-            islice(eagle(problem.A, problem.B, problem.C, sketch=random_sketches(n, r, 1)), 1000)
-        ):
-            if float(problem.error(state.D)) < 1e-2:
-                needed = k
-                break
-        rows.append({"n / r": n // r, "ours": needed})
+        states = eagle(problem.A, problem.B, problem.C, sketch=random_sketches(n, r, 1))
+        rows.append({"n / r": n // r, "ours": _needed((float(problem.error(s.D)) for s in states), 1e-2, 1000)})
     return rows
 
 
@@ -173,28 +165,27 @@ def _solvers(A: Tensor, B: Tensor) -> dict[str, Callable[[], Tensor]]:
     """Each gives a W with |B - W A|_F^2 <= 1e-3 |B|_F^2."""
     enough = 1e-3 * float(B.square().sum())
 
-    def near(W: Tensor) -> bool:
-        return float((B - W @ A).square().sum()) <= enough
-
-    def by_eagle() -> Tensor:
+    def first(candidates: Iterable[Tensor]) -> Tensor:
+        """That is near enough, or the last."""
         W = A.new_zeros(B.shape[0], A.shape[0])
-        for W in islice(estimate(A, B, power=2), 1, 60):
-            if near(W):
+        for W in candidates:
+            if float((B - W @ A).square().sum()) <= enough:
                 break
         return W
 
     def by_cg() -> Tensor:  # A A^T is never formed; its Frobenius norm is at most |A|_F^2
-        W = A.new_zeros(B.shape[0], A.shape[0])
         steps = one_by_one(lambda V: (V @ A) @ A.mT, B @ A.mT, A.square().sum().reshape(1, 1))
-        for W in islice(steps, 1, 1000):
-            if near(W):
-                break
-        return W
+        return first(islice(steps, 1, 1000))
 
     def by_lsmr() -> Tensor:
         return torch.from_numpy(np.stack([lsmr(A.mT.numpy(), row.numpy(), atol=1e-4, btol=1e-2)[0] for row in B]))
 
-    return {"eagle": by_eagle, "svd": lambda: B @ torch.linalg.pinv(A, rtol=1e-10), "cg": by_cg, "lsmr": by_lsmr}
+    return {
+        "eagle": lambda: first(islice(estimate(A, B, power=2), 1, 60)),
+        "svd": lambda: B @ torch.linalg.pinv(A, rtol=1e-10),
+        "cg": by_cg,
+        "lsmr": by_lsmr,
+    }
 
 
 def timing() -> list[Row]:
@@ -216,12 +207,7 @@ def timing() -> list[Row]:
 
 
 PARTS: Mapping[str, Callable[[], list[Row]]] = {
-    "layers": layers,
-    "iterations": iterations,
-    "tail": tail,
-    "distributed": distributed,
-    "sketched": sketched,
-    "timing": timing,
+    part.__name__: part for part in (layers, iterations, tail, distributed, sketched, timing)
 }
 
 

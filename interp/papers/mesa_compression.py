@@ -17,10 +17,9 @@ from interp.families.block_scalar import FEW
 from interp.families.channel_heads import free_numbers, live_channels
 from interp.identify.networks import SequenceHalf
 from interp.identify.run import Run
-from interp.papers.comparison import row
-from interp.papers.mesa_networks import losses, means, mixed, subject_of
+from interp.papers.mesa_networks import losses, means, mixed, ratio_row, subject_of
 from interp.papers.paper import Progress
-from interp.stats.averages import mean_with_error, ratio_with_error
+from interp.stats.averages import mean_with_error
 
 __all__ = ["BAR", "COMPARED", "compression_rows", "network_rows"]
 
@@ -53,14 +52,9 @@ def network_rows(name: str, run: Run, sequences: int, seed: int, progress: Progr
 
     def add(words: str, judged: bool, Q: Tensor, P: Tensor, **more: Any) -> None:
         replaced = losses(spec, Q, P, drawn)
-        ratio, stderr = ratio_with_error(replaced, whole)
         loss, _ = mean_with_error(replaced)
-        rows.append(
-            row(
-                f"{name}, {words}", 1.0 if judged else None, ratio, stderr, BAR if judged else None,
-                network=name, loss=loss, **more,
-            )
-        )  # fmt: skip
+        bar = BAR if judged else None
+        rows.append(ratio_row(f"{name}, {words}", replaced, whole, bar, network=name, loss=loss, **more))
 
     progress(f"{name}: block means, and halfway to them")
     add("compressed", True, *mixed(model, blocks, 1.0), kind="published", per_head=ALL, numbers=ALL * heads)

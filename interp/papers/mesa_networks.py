@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from interp.algebra.channels import block_means, channel_size
@@ -13,8 +15,10 @@ from interp.identify.run import FEWEST_PROMPTS, Run
 from interp.models.specification import ModelSpec
 from interp.models.tasks import DynamicsPrompts
 from interp.models.transformer import LinearTransformer
+from interp.papers.comparison import row
+from interp.stats.averages import ratio_with_error
 
-__all__ = ["MISSING", "half_errors", "losses", "means", "mixed", "subject_of"]
+__all__ = ["MISSING", "half_errors", "losses", "means", "mixed", "ratio_row", "subject_of"]
 
 MISSING = "skipped, because no such model ships yet"
 
@@ -44,3 +48,10 @@ def mixed(model: LinearTransformer, heads: BlockHeads, alpha: float) -> tuple[Te
     """(1 - alpha) network + alpha heads, in the products Q and P of every head."""
     Q, P = heads.weights(channel_size(model.spec))
     return (1.0 - alpha) * model.Q + alpha * Q, (1.0 - alpha) * model.P + alpha * P
+
+
+def ratio_row(cell: str, replaced: Tensor, whole: Tensor, bar: float | None, **more: Any) -> dict[str, Any]:
+    """The losses with something in the network's place, as a multiple of its own, which is the paper's figure where
+    there is a bar."""
+    ratio, stderr = ratio_with_error(replaced, whole)
+    return row(cell, None if bar is None else 1.0, ratio, stderr, bar, **more)

@@ -28,6 +28,7 @@ from interp.papers.comparison import row
 from interp.papers.mesa_networks import MISSING, subject_of
 from interp.papers.paper import Progress
 from interp.results import ProbeScore
+from interp.stats.averages import mean_with_error
 
 __all__ = ["EXACT", "NETWORKS", "PLACES", "claims", "network_rows", "probe_rows"]
 
@@ -96,13 +97,9 @@ def network_rows(
 
 
 def _row(name: str, found: ProbeScore, errors: Sequence[float]) -> dict[str, Any]:
-    ours, stderr = None, None
-    if errors:
-        values = torch.tensor(errors, dtype=torch.float64)
-        ours = float(values.mean())
-        stderr = float(values.std()) / len(values) ** 0.5 if len(values) > 1 else None
+    ours, stderr = mean_with_error(torch.tensor(errors, dtype=torch.float64))
     curves = PAPER.get(found.target, {}) if name == OF_THE_PAPER else {}
-    paper = curves[found.position][found.layer] if found.position is not None and found.position in curves else None
+    paper = None if found.position not in curves else curves[found.position or 0][found.layer]
     where = "inputs" if found.layer == 0 else f"layer {found.layer}"
     return row(
         f"{name}: {found.target}, t = {found.position}, {where}", paper, ours, stderr, None,

@@ -23,9 +23,9 @@ from interp.models.training.sequences import products
 from interp.models.transformer import LinearTransformer
 from interp.papers.comparison import row
 from interp.papers.mesa_compression import BAR, COMPARED
-from interp.papers.mesa_networks import losses, means, mixed
+from interp.papers.mesa_networks import losses, means, mixed, ratio_row
 from interp.papers.paper import Progress
-from interp.stats.averages import mean_with_error, ratio_with_error
+from interp.stats.averages import mean_with_error
 
 __all__ = ["curve_rows", "trained_along", "training_rows"]
 
@@ -95,8 +95,7 @@ def curve_rows(
         rows.append(row(f"{name}, step {step}", None, mean, stderr, None, step=step, **more))
         if step == steps[-1]:
             for key, words in (("compressed", "block means"), ("interpolated", "halfway to its block means")):
-                ratio, error = ratio_with_error(others[key], whole)
-                ratios.append(row(f"{name}, step {step}, {words}", 1.0, ratio, error, BAR, loss=more[key]))
+                ratios.append(ratio_row(f"{name}, step {step}, {words}", others[key], whole, BAR, loss=more[key]))
             ratios += _by_layer(name, model, final, whole, drawn)
     return rows + ratios
 
@@ -110,12 +109,11 @@ def _by_layer(
     for layer in range(model.layers):
         Q, P = model.Q.clone(), model.P.clone()
         Q[layer], P[layer] = block_Q[layer], block_P[layer]
-        ratio, stderr = ratio_with_error(losses(model.spec, Q, P, drawn), whole)
+        replaced = losses(model.spec, Q, P, drawn)
         outside = {
             f"outside_{key}": float((kept[layer] - weights[layer]).square().sum() / weights[layer].square().sum())
             for key, kept, weights in (("Q", block_Q, model.Q), ("P", block_P, model.P))
         }
-        rows.append(
-            row(f"{name}, layer {layer + 1} alone as block means", None, ratio, stderr, None, layer=layer, **outside)
-        )
+        cell = f"{name}, layer {layer + 1} alone as block means"
+        rows.append(ratio_row(cell, replaced, whole, None, layer=layer, **outside))
     return rows

@@ -14,8 +14,8 @@ from importlib import import_module, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interp.errors import UnreadableFile, UsageError, did_you_mean
 from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from interp.results import Section
@@ -24,6 +24,7 @@ __all__ = ["Paper", "Progress", "about", "make_anew", "paper_named", "paper_name
 
 Progress = Callable[[str], None]
 Results = Mapping[str, Any]
+_FOLDER = resources.files("interp.papers")
 
 
 class Paper(ABC):
@@ -62,7 +63,7 @@ class Paper(ABC):
 
 
 def paper_names() -> tuple[str, ...]:
-    return tuple(sorted(Path(file.name).stem for file in _folder().joinpath("results").iterdir()))
+    return tuple(sorted(Path(file.name).stem for file in _FOLDER.joinpath("results").iterdir()))
 
 
 def paper_named(name: str) -> Paper:
@@ -71,12 +72,12 @@ def paper_named(name: str) -> Paper:
 
 def about(name: str) -> str:
     """What the module says of itself in its first paragraph, read without importing it."""
-    source = _folder().joinpath(f"{_module(name)}.py").read_text(encoding="utf-8")
+    source = _FOLDER.joinpath(f"{_module(name)}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0]
 
 
 def shipped_results(name: str) -> dict[str, Any]:
-    return json.loads(_folder().joinpath(f"results/{name}.json").read_text(encoding="utf-8"))
+    return json.loads(_FOLDER.joinpath(f"results/{name}.json").read_text(encoding="utf-8"))
 
 
 def make_anew(paper: Paper, cells: Iterable[str], out: Path, progress: Progress) -> dict[str, Any]:
@@ -108,10 +109,6 @@ def _read(paper: Paper, out: Path) -> dict[str, Any]:
             f"{out} is not a table of results of {paper.name} ({error}); delete it, or give another --out"
         ) from None
     return results
-
-
-def _folder() -> Any:
-    return resources.files("interp.papers")
 
 
 def _module(name: str) -> str:

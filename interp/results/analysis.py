@@ -154,6 +154,18 @@ class Weights:
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis(Document):
+    """What ``analyse`` and ``identify`` found, as plain data: every number beside its uncertainty, None for what is not
+    known. ``to_dict`` and ``from_dict`` are JSON (LayoutError for another document); ``to_frame(name)`` is one of its
+    tables, and ``tables`` has them all.
+
+    >>> from interp import Analysis, identify
+    >>> result = identify("zoo:gdpp-l4-u5", prompts=64)
+    >>> Analysis.from_dict(result.to_dict()) == result
+    True
+    >>> list(result.to_frame("families").columns)[:3]
+    ['name', 'parameters', 'fidelity']
+    """
+
     made_by: ClassVar[str] = "interp-probe CHECKPOINT --json"
 
     checkpoint: CheckpointInfo

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.results.plain_data import from_plain, to_plain
 from interp.results.tables import Tabular
 
@@ -34,6 +34,7 @@ class CheckpointInfo:
     layers: int
     heads: int
     parameters: int
+    added: Mapping[str, Any] = field(default_factory=dict)  # layer kinds beside attention and read-out: their settings
     notes: tuple[str, ...] = ()  # what the reader did to the file: unwrapped, transposed, padded …
     read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
 

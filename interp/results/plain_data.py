@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 
 __all__ = ["from_plain", "to_plain"]
 

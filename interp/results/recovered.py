@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.results.document import CheckpointInfo
 from interp.results.notation import equation
 from interp.results.plain_data import to_plain

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from interp.models.errors import UsageError, did_you_mean
+from interp.errors import UsageError, did_you_mean
 from interp.results.section import Section
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
 __all__ = ["diversity", "eagle", "estimate", "fixed_iterations", "machines", "random_sketches"]
 

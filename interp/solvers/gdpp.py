@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.solvers.statistics import RegressionStatistics
 from interp.solvers.tuning import TuningSet, minimise_smooth
 

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.solvers.ridge import damped, ridge
 from interp.stats.averages import ratio_with_error
 

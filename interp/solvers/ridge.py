@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.solvers.statistics import RANK_TOLERANCE, RegressionStatistics, Spectrum
 from interp.solvers.tuning import TuningSet, minimise_positive
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.solvers.statistics import RegressionStatistics
 
 __all__ = ["TuningSet", "minimise_positive", "minimise_smooth"]

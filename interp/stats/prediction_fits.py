@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -10,7 +11,9 @@ from jaxtyping import Float
 from scipy.optimize import least_squares
 from torch import Tensor
 
-__all__ = ["fit_predictions"]
+from interp.stats.least_squares import least_squares as least_squares_fit
+
+__all__ = ["fit_predictions", "standard_errors"]
 
 EVALUATIONS = 100  # of the residuals, from every start
 
@@ -33,7 +36,7 @@ def fit_predictions(
         return torch.nan_to_num(error, nan=1e12, posinf=1e12, neginf=-1e12).clamp(-1e12, 1e12).numpy()
 
     def jacobian(theta: np.ndarray) -> np.ndarray:
-        derivatives = (rows or torch.func.jacfwd(predict))(torch.from_numpy(theta)).flatten(0, -2) / size
+        derivatives = (rows or (lambda t: _jacobian(predict, t)))(torch.from_numpy(theta)).flatten(0, -2) / size
         return torch.nan_to_num(derivatives, nan=0.0, posinf=0.0, neginf=0.0).numpy()
 
     fits = [
@@ -47,3 +50,23 @@ def fit_predictions(
         for start in starts
     ]
     return torch.from_numpy(min(fits, key=lambda fit: fit.cost).x)
+
+
+def standard_errors(
+    predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
+    theta: Float[Tensor, " parameter"],
+    target: Float[Tensor, "prompt output"],
+) -> Float[Tensor, " parameter"]:
+    """Of fitted numbers, a cluster per prompt."""
+    error = torch.nan_to_num(target - predict(theta), posinf=0.0, neginf=0.0)
+    design = torch.nan_to_num(_jacobian(predict, theta), posinf=0.0, neginf=0.0)
+    return least_squares_fit(design, error, float(target.norm())).stderr
+
+
+def _jacobian(
+    predict: Callable[[Float[Tensor, " parameter"]], Float[Tensor, "prompt output"]],
+    theta: Float[Tensor, " parameter"],
+) -> Float[Tensor, "prompt output parameter"]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of torch, about what it does itself when first asked
+        return torch.func.jacfwd(predict)(theta)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from jaxtyping import Float
-from torch import Tensor
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.layers.registry import Layer, Shape, Site, read_table, register_layer
 from interp.models.numbers import is_number
+from interp.models.tensors import Tensor
 
 __all__ = ["LayerNorm", "Placement"]
 

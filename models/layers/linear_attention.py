@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-import torch
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.layers.registry import Layer, Shape, Site, register_layer
 from interp.models.numbers import is_number
+from interp.models.tensors import Tensor
 
 __all__ = ["SCALES", "AttentionSpec", "HeadLayers", "Keys"]
 
@@ -45,8 +44,7 @@ class AttentionSpec(Layer):
                 f"attention.keys is {self.keys!r}, expected one of {', '.join(get_args(Keys))}; "
                 f"{did_you_mean(str(self.keys), get_args(Keys))}"
             )
-        named = isinstance(self.scale, str) and self.scale in SCALES
-        if not named and not is_number(self.scale):
+        if self.scale not in SCALES and not is_number(self.scale):
             raise LayoutError(
                 f"attention.scale is {self.scale!r}, expected {', '.join(map(repr, SCALES))} or a finite number"
             )
@@ -111,13 +109,10 @@ class HeadLayers:
         return self.P.shape[0]
 
     def update(self, layer: int, gram: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        total = torch.zeros_like(gram)
-        for P, Q in zip(self.P[layer], self.Q[layer], strict=True):
-            total = total + P @ gram @ Q.T
-        return self.scale * total
+        heads = zip(self.P[layer], self.Q[layer], strict=True)
+        return self.scale * sum((P @ gram @ Q.T for P, Q in heads), start=gram.new_zeros(()))
 
     def pullback(self, layer: int, cotangent: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt D D"]:
-        total = torch.zeros_like(cotangent)
-        for P, Q in zip(self.P[layer], self.Q[layer], strict=True):
-            total = total + P.T @ cotangent @ Q
+        heads = zip(self.P[layer], self.Q[layer], strict=True)
+        total = sum((P.T @ cotangent @ Q for P, Q in heads), start=cotangent.new_zeros(()))
         return 0.5 * self.scale * (total + total.mT)

@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
+from einops import einsum
 from jaxtyping import Float
-from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.layers.registry import Layer, Shape, Site, read_table, register_layer
 from interp.models.skipped import Skipped
+from interp.models.tensors import Tensor
 
 __all__ = ["Readout"]
 
@@ -72,7 +72,7 @@ class Readout(Layer):
                 f"got prompts of {tokens.shape[1]} tokens, but the flat read-out has weights for {len(weight)}; "
                 f"expected {len(weight) - 1} context tokens and one query"
             )
-        return self.sign * (torch.einsum("bia,ia->b", tokens, weight) + site.weights["bias"])[:, None, None]
+        return self.sign * (einsum(tokens, weight, "b i a, i a -> b") + site.weights["bias"])[:, None, None]
 
     @property
     def no_map(self) -> Skipped | None:

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from jaxtyping import Float
-from torch import Tensor
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.skipped import Skipped
+from interp.models.tensors import Tensor
 
 __all__ = ["LAYERS", "At", "Layer", "Shape", "Site", "Stage", "read_table", "register_layer"]
 
@@ -104,7 +104,24 @@ AnyLayer = TypeVar("AnyLayer", bound=type[Layer])
 
 
 def register_layer(kind: AnyLayer) -> AnyLayer:
-    """Make a kind known by its ``name``: the decorator of its class. Raises UsageError when the name is taken."""
+    """Make a layer kind known by its ``name``: the decorator of its class, which is a ``Layer``. ``run`` maps tokens
+    (batch, pos, D) to tokens. Raises UsageError when the name is taken.
+
+    >>> from dataclasses import dataclass
+    >>> from interp import register_layer
+    >>> from interp.models.layers import Layer
+    >>> @register_layer
+    ... @dataclass(frozen=True, kw_only=True)
+    ... class Squash(Layer):
+    ...     name = "squash"
+    ...     words = "a tanh"
+    ...     points = ("squash.hook_out",)
+    ...     def run(self, tokens, site):
+    ...         return site.at("squash.hook_out", tokens.tanh())
+    >>> from interp.models.layers import LAYERS
+    >>> LAYERS["squash"] is Squash
+    True
+    """
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or LAYERS.get(name, kind).__qualname__ != kind.__qualname__:
         raise UsageError(f"a layer of the name {name!r} is registered already, or it has none; give it another")

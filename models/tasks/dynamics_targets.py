@@ -3,20 +3,18 @@ S_{t-1} = [s_0 .. s_{t-1}] the states before the token. See ``interp.models.task
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.tasks.target import Target
+from interp.models.tasks.target import Target, chebyshev_target
 from interp.solvers.chebyshev import chebyshev_solve
 from interp.solvers.next_state import INVERSE_LAMBDA, PUBLISHED_ALPHA, PUBLISHED_BETA, richardson
 from interp.solvers.ridge import damped, ridge
 
 __all__ = ["NEXT", "PUBLISHED", "dynamics_targets"]
 
-STEPS = 6  # of Chebyshev iteration, as in the paper
 NEXT, PUBLISHED = "next", "preconditioned-published"  # the two targets of the paper
 MESA = "arXiv 2309.05858"
 
@@ -41,20 +39,9 @@ def dynamics_targets() -> tuple[Target, ...]:
             name=PUBLISHED, formula="(S_{t-1} S_{t-1}^T + I/lambda)^-1 s_t by the paper's six steps of learned sizes",
             source=f"{MESA}, code", expectation="better with depth", usual=("token",), value=_as_published,
         ),
-        _chebyshev(STEPS),
+        chebyshev_target("(S_{t-1} S_{t-1}^T + I/lambda)^-1 s_t", _iterated),
         _previous(1),
     )  # fmt: skip
-
-
-def _chebyshev(steps: int) -> Target:
-    return Target(
-        name=f"chebyshev-{steps}",
-        formula=f"(S_{{t-1}} S_{{t-1}}^T + I/lambda)^-1 s_t by {steps} step{'s' * (steps > 1)} of Chebyshev iteration",
-        source=f"{MESA}, Methods (the steps there are learned)",
-        expectation="closer to what so many layers can build than the exact inverse",
-        value=partial(_iterated, steps),
-        numbered=_chebyshev,
-    )
 
 
 def _previous(lag: int) -> Target:

@@ -22,14 +22,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_number
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.base import Batch, TaskFields
 from interp.models.tasks.dynamics_targets import dynamics_targets
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import References, Variation, Words, single_precision
+from interp.models.tasks.protocol import Prompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
@@ -85,17 +86,14 @@ class InitialLaw:
 
 
 @dataclass(frozen=True, eq=False)
-class DynamicsPrompts:
+class DynamicsPrompts(Batch):
     """A batch of sequences s_0 .. s_T, with what generated them and how tokens are made of them."""
 
     states: Float[Tensor, "prompt time dim"]
     W: Float[Tensor, "prompt dim dim"]
-    sigma: Float[Tensor, " prompt"]
     task: LinearDynamics
 
-    @property
-    def count(self) -> int:
-        return self.states.shape[0]
+    given = ("states",)
 
     @property
     def context(self) -> int:
@@ -133,21 +131,14 @@ class DynamicsPrompts:
         }
         return (torch.cat([made[name]() for name in contents], dim=-1),)
 
-    def rounded(self) -> DynamicsPrompts:
-        """The same sequences in numbers that single precision holds exactly."""
-        return replace(self, **single_precision({"states": self.states}))
-
     def rows(self) -> Float[Tensor, "prompt time dim"]:
         """The states that are given, s_0 .. s_{T-1}."""
         return self.states[:, :-1]
 
-    def __getitem__(self, index: slice | Tensor) -> DynamicsPrompts:
-        return DynamicsPrompts(self.states[index], self.W[index], self.sigma[index], self.task)
-
 
 @register_task
 @dataclass(frozen=True, kw_only=True)
-class LinearDynamics:
+class LinearDynamics(TaskFields):
     """The task. ``context`` is T. ``tokens`` says what each channel of a token holds: "zero", "current" (s_t),
     "previous" (s_{t-1}, where s_{-1} = 0) or "start" (W_0 s_t); None: by the number of channels, 4 (start, current,
     current, previous), 3 (start, current, previous) or 1 (current). ``start`` is W_0, c for c I, or a matrix."""
@@ -194,20 +185,7 @@ class LinearDynamics:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> LinearDynamics:
         """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s}."""
-        known = (
-            "name", "dim", "context", "noise", "dynamics", "initial", "state_clip", "teacher", "tokens", "start",
-        )  # fmt: skip
-        for key in fields:
-            if key not in known:
-                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
-        for key in ("dim", "context"):
-            if key not in fields:
-                raise LayoutError(f"the task has no {key!r}, expected dim and context for linear_dynamics")
-        given = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
-        if "noise" in given:
-            given["noise"] = NoiseLaw.from_dict(
-                {"fixed": given["noise"]} if is_number(given["noise"]) else given["noise"]
-            )
+        given = cls.read(fields, ("dim", "context"), short_noise=True)
         if "initial" in given:
             given["initial"] = InitialLaw.from_dict(given["initial"])
         if "tokens" in given:
@@ -225,14 +203,8 @@ class LinearDynamics:
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {
-            "name": self.name,
-            "dim": self.dim,
-            "context": self.context,
-            "noise": self.noise.to_dict(),
-            "dynamics": self.dynamics,
-            "initial": self.initial.to_dict(),
-        }
+        out: dict[str, Any] = {key: getattr(self, key) for key in ("name", "dim", "context")}
+        out |= {"noise": self.noise.to_dict(), "dynamics": self.dynamics, "initial": self.initial.to_dict()}
         for key in ("state_clip", "teacher"):
             if getattr(self, key) is not None:
                 out[key] = getattr(self, key)
@@ -277,9 +249,7 @@ class LinearDynamics:
         the task with a fresh W for each."""
         return self if self.dynamics != "fixed" else replace(self, dynamics="orthogonal", teacher=None)
 
-    def errors(
-        self, prediction: Float[Tensor, "prompt output"], prompts: DynamicsPrompts
-    ) -> Float[Tensor, "prompt position"]:
+    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt position"]:
         """The squared error of every state, summed over its coordinates."""
         return (prediction.view_as(prompts.target) - prompts.target).square().sum(-1)
 

@@ -27,24 +27,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.base import Batch, TaskFields, require_known
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import (
-    GramPrompts,
-    Prompts,
-    References,
-    Variation,
-    Words,
-    single_precision,
-    squared_errors,
-)
+from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
-from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.eagle import fixed_iterations
 
@@ -78,10 +70,7 @@ class KernelLaw:
     def from_dict(cls, fields: Any) -> KernelLaw:
         if not isinstance(fields, Mapping):
             raise LayoutError(f'task.kernel is {fields!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
-        known = ("name", "features", "width")
-        for key in fields:
-            if key not in known:
-                raise LayoutError(f"unknown field task.kernel.{key}; {did_you_mean(str(key), known)}")
+        require_known(fields, "task.kernel", ("name", "features", "width"))
         out = cls(**{key: as_float(value) if key == "width" else value for key, value in fields.items()})
         if out.name not in ("rbf", "linear"):
             raise LayoutError(f"task.kernel.name is {out.name!r}; {did_you_mean(str(out.name), ('rbf', 'linear'))}")
@@ -100,18 +89,15 @@ class KernelLaw:
 
 
 @dataclass(frozen=True, eq=False)
-class CompletionPrompts:
+class CompletionPrompts(Batch):
     """A batch of matrices in blocks; ``D`` is the target, ``sigma`` the noise level of each."""
 
     A: Float[Tensor, "prompt d n"]
     B: Float[Tensor, "prompt query n"]
     C: Float[Tensor, "prompt d out"]
     D: Float[Tensor, "prompt query out"]
-    sigma: Float[Tensor, " prompt"]
 
-    @property
-    def count(self) -> int:
-        return self.A.shape[0]
+    given = ("A", "B", "C")
 
     @property
     def context(self) -> int:
@@ -135,22 +121,15 @@ class CompletionPrompts:
         """Gram matrices of the keys; with keys = "all" the incomplete rows are among them."""
         return grams_of(spec, *self.inputs(spec))
 
-    def rounded(self) -> CompletionPrompts:
-        """The same prompts in numbers that single precision holds exactly."""
-        return replace(self, **single_precision({"A": self.A, "B": self.B, "C": self.C}))
-
     def rows(self) -> Float[Tensor, "prompt token channel"]:
         """(x, y) of every token, the queries last."""
         hidden = self.C.new_zeros(self.count, self.B.shape[1], self.C.shape[2])
         return torch.cat([torch.cat([self.A, self.C], -1), torch.cat([self.B, hidden], -1)], 1)
 
-    def __getitem__(self, index: slice | Tensor) -> CompletionPrompts:
-        return CompletionPrompts(self.A[index], self.B[index], self.C[index], self.D[index], self.sigma[index])
-
 
 @register_task
 @dataclass(frozen=True, kw_only=True)
-class MatrixCompletion:
+class MatrixCompletion(TaskFields):
     """The task. ``dim`` is n, ``context`` d, ``outputs`` n', ``queries`` d'. ``spectrum`` holds the s variances of the
     factors; ``kernel`` replaces the low-rank law, and needs d = n and d' = n'. ``machines``
     splits the n columns of x into that many equal blocks; it changes no prompt, only who holds what."""
@@ -189,16 +168,7 @@ class MatrixCompletion:
     def from_dict(cls, fields: Mapping[str, Any]) -> MatrixCompletion:
         """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s};
         ``spectrum`` is a list of variances, or {"decay": a, "rank": s} for a^i, i = 1..s."""
-        known = ("name", "dim", "context", "outputs", "queries", "spectrum", "noise", "kernel", "machines")
-        for key in fields:
-            if key not in known:
-                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
-        for key in ("dim", "context"):
-            if key not in fields:
-                raise LayoutError(f"the task has no {key!r}, expected dim and context for matrix_completion")
-        given: dict[str, Any] = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
-        if "noise" in given:
-            given["noise"] = _noise(given["noise"])
+        given = cls.read(fields, ("dim", "context"), short_noise=True)
         if "kernel" in given:
             given["kernel"] = KernelLaw.from_dict(given["kernel"])
         if "spectrum" in given:
@@ -206,13 +176,8 @@ class MatrixCompletion:
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {
-            "name": self.name,
-            "dim": self.dim,
-            "context": self.context,
-            "outputs": self.outputs,
-            "queries": self.queries,
-        }
+        keys = ("name", "dim", "context", "outputs", "queries")
+        out: dict[str, Any] = {key: getattr(self, key) for key in keys}
         if self.kernel is not None:
             out["kernel"] = self.kernel.to_dict()
         else:
@@ -235,12 +200,6 @@ class MatrixCompletion:
     def fits(self, model: LinearTransformer) -> None:
         require_example_model(model.spec, self.name, self.dim, self.outputs)
 
-    def telling(self) -> MatrixCompletion:
-        return self
-
-    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
-        return squared_errors(prediction, prompts)
-
     @property
     def machine_masks(self) -> Float[Tensor, "machine dim"]:
         """1 where a machine holds a column of x, else 0."""
@@ -260,9 +219,8 @@ class MatrixCompletion:
         if self.kernel is None:
             return self.assemble(*self.factors(count, generator), generator)
         sigma = self.noise.sample(count, generator)
-        points = torch.randn(
-            count, self.dim + self.outputs, self.kernel.features, generator=generator, dtype=torch.float64
-        )
+        size = (count, self.dim + self.outputs, self.kernel.features)
+        points = torch.randn(size, generator=generator, dtype=torch.float64)
         return self._blocks(self.kernel.matrix(points), sigma, generator)
 
     def factors(
@@ -295,9 +253,8 @@ class MatrixCompletion:
         if self.noise.largest > 0:
             X = X + sigma[:, None, None] * torch.randn(X.shape, generator=generator, dtype=torch.float64)
         top, bottom = X[:, : self.context], X[:, self.context :]
-        return CompletionPrompts(
-            A=top[..., : self.dim], B=bottom[..., : self.dim], C=top[..., self.dim :], D=D, sigma=sigma
-        )
+        n = self.dim
+        return CompletionPrompts(A=top[..., :n], B=bottom[..., :n], C=top[..., n:], D=D, sigma=sigma)
 
     @cached_property
     def penalty(self) -> float:
@@ -345,9 +302,6 @@ class MatrixCompletion:
         }
         return References(labels=labels, predict=predict, weights=weights)
 
-    def targets(self) -> tuple[Target, ...]:
-        return ()
-
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
         """Rank and spectrum change, the variance of an entry, (sum of the squared spectrum) / rank, does not."""
         if self.kernel is not None:
@@ -388,11 +342,6 @@ def _ridge(prompts: CompletionPrompts, penalty: float) -> Float[Tensor, "prompt 
     A = prompts.A
     damped = A.mT @ A + penalty * torch.eye(A.shape[-1], dtype=A.dtype)
     return prompts.B @ torch.linalg.solve(damped, A.mT @ prompts.C)
-
-
-def _noise(law: Any) -> NoiseLaw:
-    fields: Any = {"fixed": law} if isinstance(law, (int, float)) and not isinstance(law, bool) else law
-    return NoiseLaw.from_dict(fields)
 
 
 def _spectrum(value: Any) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 
 __all__ = ["MEMORY", "Sized", "require_affordable"]
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import is_count, is_size
 
 __all__ = ["NoiseLaw", "require_counts"]

@@ -19,21 +19,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError
 from interp.models.numbers import as_float, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.base import Batch, TaskFields
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import (
-    GramPrompts,
-    Prompts,
-    References,
-    Variation,
-    Words,
-    single_precision,
-    squared_errors,
-)
+from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.regression_targets import regression_targets
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
@@ -53,18 +46,15 @@ CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0)  # largest over smallest factor on th
 
 
 @dataclass(frozen=True, eq=False)
-class RegressionPrompts:
+class RegressionPrompts(Batch):
     """A batch of prompts, with what generated them."""
 
     x: Float[Tensor, "prompt context dim"]
     y: Float[Tensor, "prompt context"]
     x_query: Float[Tensor, "prompt dim"]
     w: Float[Tensor, "prompt dim"]
-    sigma: Float[Tensor, " prompt"]
 
-    @property
-    def count(self) -> int:
-        return self.x.shape[0]
+    given = ("x", "y", "x_query")
 
     @property
     def context(self) -> int:
@@ -100,25 +90,17 @@ class RegressionPrompts:
 
     def grams(self, spec: ModelSpec) -> GramPrompts:
         """Gram matrices of the keys; with keys = "all" the query token is one of them."""
-        context, query = self.inputs(spec)
-        return grams_of(spec, context, query)
-
-    def rounded(self) -> RegressionPrompts:
-        """The same prompts in numbers that single precision holds exactly."""
-        return replace(self, **single_precision({"x": self.x, "y": self.y, "x_query": self.x_query}))
+        return grams_of(spec, *self.inputs(spec))
 
     def rows(self) -> Float[Tensor, "prompt token channel"]:
         """(x, y) of every token, the query last."""
         query = torch.cat([self.x_query, torch.zeros_like(self.x_query[:, :1])], -1)
         return torch.cat([torch.cat([self.x, self.y[..., None]], -1), query[:, None]], 1)
 
-    def __getitem__(self, index: slice | Tensor) -> RegressionPrompts:
-        return RegressionPrompts(self.x[index], self.y[index], self.x_query[index], self.w[index], self.sigma[index])
-
 
 @register_task
 @dataclass(frozen=True, kw_only=True)
-class NoisyRegression:
+class NoisyRegression(TaskFields):
     """The task. ``covariance`` holds the eigenvalues of C (None: C = I); ``weight_std`` is tau."""
 
     dim: int
@@ -140,31 +122,16 @@ class NoisyRegression:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> NoisyRegression:
-        known = {"name", "dim", "context", "noise", "covariance", "weight_std"}
-        for key in fields:
-            if key not in known:
-                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
-        for key in ("dim", "context", "noise"):
-            if key not in fields:
-                raise LayoutError(f"the task has no {key!r}, expected dim, context and noise for noisy_regression")
-        covariance = fields.get("covariance")
-        if covariance is not None and not isinstance(covariance, (list, tuple)):
-            raise LayoutError(f"task.covariance is {covariance!r}, expected a list of eigenvalues")
-        return cls(
-            dim=fields["dim"],
-            context=fields["context"],
-            noise=NoiseLaw.from_dict(fields["noise"]),
-            covariance=None if covariance is None else tuple(as_float(v) for v in covariance),
-            weight_std=as_float(fields.get("weight_std", 1.0)),
-        )
+        given = cls.read(fields, ("dim", "context", "noise"), ("weight_std",))
+        if "covariance" in given:
+            if not isinstance(given["covariance"], (list, tuple)):
+                raise LayoutError(f"task.covariance is {given['covariance']!r}, expected a list of eigenvalues")
+            given["covariance"] = tuple(as_float(value) for value in given["covariance"])
+        return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {
-            "name": self.name,
-            "dim": self.dim,
-            "context": self.context,
-            "noise": self.noise.to_dict(),
-        }
+        out: dict[str, Any] = {key: getattr(self, key) for key in ("name", "dim", "context")}
+        out["noise"] = self.noise.to_dict()
         if self.covariance is not None:
             out["covariance"] = list(self.covariance)
         if self.weight_std != 1.0:
@@ -185,12 +152,6 @@ class NoisyRegression:
 
     def fits(self, model: LinearTransformer) -> None:
         require_example_model(model.spec, self.name, self.dim, 1)
-
-    def telling(self) -> NoisyRegression:
-        return self
-
-    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
-        return squared_errors(prediction, prompts)
 
     @property
     def most_prompts(self) -> int:

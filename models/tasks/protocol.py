@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -284,13 +283,3 @@ class StatesTask(Task, Protocol):
     def contents(self, channels: int) -> tuple[str, ...] | None:
         """What each of so many channels of a token holds; None when the task says nothing that fits."""
         ...
-
-
-def squared_errors(prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
-    """The squared error of every prompt, averaged over its outputs."""
-    return (prediction - prompts.target.flatten(1)).square().mean(1, keepdim=True)
-
-
-def single_precision(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rounded to numbers that single precision holds exactly, still in float64."""
-    return {name: value.to(torch.float32).to(torch.float64) for name, value in tensors.items()}

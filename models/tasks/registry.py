@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from interp.models.errors import LayoutError, UsageError, did_you_mean
+from interp.errors import LayoutError, UsageError, did_you_mean
 from interp.models.tasks.protocol import Task
 
 __all__ = ["TASKS", "register_task", "task_of"]
@@ -15,7 +15,23 @@ AnyTask = TypeVar("AnyTask", bound=type)
 
 
 def register_task(task: AnyTask) -> AnyTask:
-    """Make a task known by its ``name``: the decorator of its class. Raises UsageError when the name is taken."""
+    """Make a task known by its ``name``: the decorator of its class, which is a ``Task``. Raises UsageError when the
+    name is taken.
+
+    >>> from dataclasses import dataclass
+    >>> from interp import register_task
+    >>> from interp.models.tasks import NoisyRegression, task_of
+    >>> @register_task
+    ... @dataclass(frozen=True, kw_only=True)
+    ... class Cubes(NoisyRegression):
+    ...     name = "cubes"
+    ...     def sample(self, count, seed):  # x (prompt, context, dim) and y (prompt, context) among others
+    ...         prompts = super().sample(count, seed)
+    ...         prompts.y.pow_(3)
+    ...         return prompts
+    >>> task_of({"name": "cubes", "dim": 2, "context": 5, "noise": {"fixed": 0}}).sample(3, seed=0).y.shape
+    torch.Size([3, 5])
+    """
     name = getattr(task, "name", None)
     if not isinstance(name, str) or TASKS.get(name, task).__qualname__ != task.__qualname__:
         raise UsageError(f"a task of the name {name!r} is registered already, or it has none; give it another")

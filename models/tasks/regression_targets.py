@@ -3,19 +3,17 @@ sigma is the noise level and tau the standard deviation of the weights; see ``in
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.tasks.target import Target
+from interp.models.tasks.target import Target, chebyshev_target
 from interp.solvers.chebyshev import chebyshev_solve
 from interp.solvers.ridge import ols, ridge
 
 __all__ = ["regression_targets"]
 
-STEPS = 6  # of Chebyshev iteration, as in the mesa paper
 VERSATILE, AKYUREK, MESA = "arXiv 2402.14180", "arXiv 2211.15661", "arXiv 2309.05858"
 WHOLE = ("within-prompt", "gram", "token")
 USUAL = ("within-prompt", "token")
@@ -61,19 +59,8 @@ def regression_targets(weight_std: float) -> tuple[Target, ...]:
             name="preconditioned", formula="(Sigma + sigma^2 I)^-1 x", source=f"{MESA}, section 3", expectation=ODD,
             usual=("token",), value=lambda p, at: ridge(_sigma(p), _x(p, at), p.sigma**2),
         ),
-        _chebyshev(STEPS),
+        chebyshev_target("(Sigma + sigma^2 I)^-1 x", _preconditioned),
     )  # fmt: skip
-
-
-def _chebyshev(steps: int) -> Target:
-    return Target(
-        name=f"chebyshev-{steps}",
-        formula=f"(Sigma + sigma^2 I)^-1 x by {steps} step{'s' * (steps > 1)} of Chebyshev iteration",
-        source=f"{MESA}, Methods (the steps there are learned)",
-        expectation="closer to what so many layers can build than the exact inverse",
-        value=partial(_preconditioned, steps),
-        numbered=_chebyshev,
-    )
 
 
 def _preconditioned(steps: int, prompts: Any, position: int | None) -> Float[Tensor, "prompt dim"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.tasks.protocol import GramPrompts
 

@@ -23,15 +23,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
-from interp.models.numbers import as_float, is_number, is_size
+from interp.errors import LayoutError
+from interp.models.numbers import is_number, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
+from interp.models.tasks.base import Batch, TaskFields
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import Prompts, References, Variation, Words, single_precision, squared_errors
+from interp.models.tasks.protocol import References, Variation, Words
 from interp.models.tasks.registry import register_task
-from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.solvers.line_descent import fit_descent
 
@@ -56,18 +56,15 @@ class LeastSquares:
 
 
 @dataclass(frozen=True, eq=False)
-class SimplePrompts:
+class SimplePrompts(Batch):
     """A batch of prompts, with what generated them."""
 
     x: Float[Tensor, "prompt context"]
     y: Float[Tensor, "prompt context"]
     x_query: Float[Tensor, " prompt"]
     theta: Float[Tensor, "prompt 2"]
-    sigma: Float[Tensor, " prompt"]
 
-    @property
-    def count(self) -> int:
-        return self.x.shape[0]
+    given = ("x", "y", "x_query")
 
     @property
     def context(self) -> int:
@@ -98,17 +95,10 @@ class SimplePrompts:
         query = torch.stack([torch.ones_like(self.x_query), self.x_query, torch.zeros_like(self.x_query)], -1)
         return context, query[:, None]
 
-    def rounded(self) -> SimplePrompts:
-        """The same prompts in numbers that single precision holds exactly."""
-        return replace(self, **single_precision({"x": self.x, "y": self.y, "x_query": self.x_query}))
-
     def rows(self) -> Float[Tensor, "prompt token channel"]:
         """(x, y) of every token, the query last."""
         query = torch.stack([self.x_query, torch.zeros_like(self.x_query)], -1)
         return torch.cat([torch.stack([self.x, self.y], -1), query[:, None]], 1)
-
-    def __getitem__(self, index: slice | Tensor) -> SimplePrompts:
-        return SimplePrompts(self.x[index], self.y[index], self.x_query[index], self.theta[index], self.sigma[index])
 
 
 def _require_channels(spec: ModelSpec) -> None:
@@ -121,7 +111,7 @@ def _require_channels(spec: ModelSpec) -> None:
 
 @register_task
 @dataclass(frozen=True, kw_only=True)
-class SimpleRegression:
+class SimpleRegression(TaskFields):
     """The task. ``context`` is N; ``shift`` and ``spread`` are the laws of the inputs' mean and scale. All x are then
     multiplied by ``x_scale``, all y by ``y_scale``."""
 
@@ -151,19 +141,7 @@ class SimpleRegression:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> SimpleRegression:
-        known = ("name", "context", "noise", "shift", "spread", "weight_std", "x_scale", "y_scale")
-        for key in fields:
-            if key not in known:
-                raise LayoutError(f"unknown field task.{key}; {did_you_mean(str(key), known)}")
-        if "context" not in fields:
-            raise LayoutError("the task has no 'context', expected one for simple_regression")
-        given = {key: fields[key] for key in known[1:] if fields.get(key) is not None}
-        if "noise" in given:
-            given["noise"] = NoiseLaw.from_dict(given["noise"])
-        for key in known[3:]:
-            if key in given:
-                given[key] = as_float(given[key])
-        return cls(**given)
+        return cls(**cls.read(fields, ("context",), ("shift", "spread", "weight_std", "x_scale", "y_scale")))
 
     def to_dict(self) -> dict[str, Any]:
         fields = {key: getattr(self, key) for key in ("context", "shift", "spread", "weight_std")}
@@ -193,12 +171,6 @@ class SimpleRegression:
                 "the query is one more token"
             )
 
-    def telling(self) -> SimpleRegression:
-        return self
-
-    def errors(self, prediction: Float[Tensor, "prompt output"], prompts: Prompts) -> Float[Tensor, "prompt 1"]:
-        return squared_errors(prediction, prompts)
-
     def oracle(self, prompts: SimplePrompts) -> Float[Tensor, "prompt query output"]:
         """Least squares, which is the target itself."""
         return prompts.target
@@ -225,9 +197,6 @@ class SimpleRegression:
             "oracle": "least squares, the target",
         }
         return References(labels=labels, predict=predict)
-
-    def targets(self) -> tuple[Target, ...]:
-        return ()
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
         fixed = Skipped("the read-out has weights for just so many")
@@ -272,10 +241,5 @@ class SimpleRegression:
         x, x_query = x[:, :-1], x[:, -1]
         y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * normal(count, self.context)
         theta = torch.stack([theta[:, 0] * self.y_scale, theta[:, 1] * self.y_scale / self.x_scale], -1)
-        return SimplePrompts(
-            x=x * self.x_scale,
-            y=y * self.y_scale,
-            x_query=x_query * self.x_scale,
-            theta=theta,
-            sigma=sigma * abs(self.y_scale),
-        )
+        x, x_query, y = x * self.x_scale, x_query * self.x_scale, y * self.y_scale
+        return SimplePrompts(x=x, y=y, x_query=x_query, theta=theta, sigma=sigma * abs(self.y_scale))

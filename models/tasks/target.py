@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 
-__all__ = ["KINDS", "Target"]
+__all__ = ["KINDS", "Target", "chebyshev_target"]
 
 KINDS = ("token", "within-prompt", "gram")  # of probes
 
@@ -43,3 +44,16 @@ class Target:
                 f"target {self.name!r} has the kinds {self.kinds!r} and {self.usual!r}, expected a name, and one or "
                 f"more of {', '.join(KINDS)}"
             )
+
+
+def chebyshev_target(inverse: str, value: Callable[[int, Any, int | None], Tensor], steps: int = 6) -> Target:
+    """``inverse``, in words, by so many steps of Chebyshev iteration (six in the mesa paper): ``value(steps, prompts,
+    position)``."""
+    return Target(
+        name=f"chebyshev-{steps}",
+        formula=f"{inverse} by {steps} step{'s' * (steps > 1)} of Chebyshev iteration",
+        source="arXiv 2309.05858, Methods (the steps there are learned)",
+        expectation="closer to what so many layers can build than the exact inverse",
+        value=partial(value, steps),
+        numbered=partial(chebyshev_target, inverse, value),
+    )

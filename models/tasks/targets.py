@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from interp.models.errors import UsageError, did_you_mean
+from interp.errors import UsageError, did_you_mean
 from interp.models.tasks.protocol import Task
 from interp.models.tasks.target import Target
 
@@ -35,8 +35,18 @@ REGISTERED: dict[str, Target] = {}
 
 
 def register_target(target: Target) -> Target:
-    """Make a target known for every task whose prompts have all that it ``needs``. Raises UsageError when another one
-    is registered under this name."""
+    """Make a target known for every task whose prompts have all that it ``needs``. Its ``value`` maps prompts and a
+    position to (prompt, size). Raises UsageError when another one is registered under this name.
+
+    >>> from interp import probe, register_target
+    >>> from interp.models.tasks import Target
+    >>> size = Target(name="query-size", formula="|x_t|^2", source="an example", expectation="at chance",
+    ...     needs=("x_query",), value=lambda prompts, at: prompts.x_query.square().sum(-1, keepdim=True))
+    >>> register_target(size) is size
+    True
+    >>> sorted({score.target for score in probe("zoo:gdpp-l4-u5", targets=["query-size"], prompts=64).probes})
+    ['query-size']
+    """
     if REGISTERED.get(target.name, target) is not target:
         raise UsageError(f"a target is registered as {target.name!r} already; give this one another name")
     REGISTERED[target.name] = target

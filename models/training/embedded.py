@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.tasks import SimpleRegression
 from interp.models.tasks.simple_regression import CHANNELS
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up

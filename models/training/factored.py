@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.tasks import MatrixCompletion
 from interp.models.training.fields import COUNT, FLAG, Model, one_of, ruled
 from interp.models.training.parametrisation import balanced

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_count, is_number
 
 __all__ = [

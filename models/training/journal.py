@@ -21,8 +21,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from interp.errors import UnreadableFile, UsageError
 from interp.models.atomic import write_atomically
-from interp.models.errors import UnreadableFile, UsageError
 from interp.models.training.method import Step, Watch
 
 __all__ = ["Journal", "Resumable"]

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError, did_you_mean
 from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps
 
 __all__ = ["FIXED_HEADS", "PARAMETRISATIONS", "Dense", "Diagonal", "Parametrisation", "balanced", "parametrisation"]

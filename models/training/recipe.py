@@ -25,7 +25,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from interp.models.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
+from interp.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
 from interp.models.training.fields import require_known, table

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import interp
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Outcome, Watch
 from interp.models.training.recipe import Recipe

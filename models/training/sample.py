@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
 from interp.models.tasks.memory import MEMORY, require_affordable

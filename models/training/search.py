@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.gram import HeadLayers
 from interp.models.tasks import NoisyRegression
 from interp.models.training.adam import Moving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.results import Certificate
 
 __all__ = ["LANGUAGES", "Printer", "emitted", "register_language"]

@@ -80,6 +80,8 @@ def _facts(analysis: Analysis) -> Iterator[tuple[str, str]]:
     evidence = analysis.evidence
     if asked := _words(analysis).asked:
         yield "What it is asked", asked
+    if analysis.checkpoint.added:
+        yield "Its layers", f"linear attention, {', '.join(analysis.checkpoint.added)}"
     yield "Solves its task", task_sentence(analysis)
     yield "How faithful", fidelity_sentence(analysis)
     if analysis.regression is not None and any(is_finite(e.energy) for e in analysis.regression.remainder):

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from interp.checkpoints import arrays, locating
 from interp.checkpoints.arrays import scan
-from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile
+from interp.errors import InterpProbeError, LayoutError, UnreadableFile
 
 W = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 7
 

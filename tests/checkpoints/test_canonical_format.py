@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from interp.checkpoints import arrays
 from interp.checkpoints.canonical import read_header, write_checkpoint
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
-from interp.models.errors import LayoutError, UnreadableFile, UsageError
+from interp.errors import LayoutError, UnreadableFile, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 

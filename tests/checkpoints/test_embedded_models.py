@@ -13,8 +13,8 @@ import torch
 
 from interp.checkpoints.canonical import read_header, write_checkpoint
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
+from interp.errors import LayoutError, UnreadableFile
 from interp.models.closed_form import closed_form, leverage_corrected
-from interp.models.errors import LayoutError, UnreadableFile
 from interp.models.specification import ModelSpec
 from interp.models.tasks import SimpleRegression
 

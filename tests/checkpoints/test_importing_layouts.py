@@ -16,7 +16,7 @@ from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.importing import builtin_layouts
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names, zoo_path
-from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
+from interp.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of

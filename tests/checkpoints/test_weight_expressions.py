@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from interp.checkpoints.expressions import parse_weights
 from interp.checkpoints.grammar import number
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 
 D = 3
 _random = np.random.default_rng(0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -93,3 +95,16 @@ def test_failures_are_one_line_and_an_exit_code(
     status, out, err = run(capsys, str(path), *(["--spec", spec] if spec else []), "--json")
     assert (status, out) == (code, "")
     assert message in err and err.count("\n") == 1
+
+
+def test_a_header_is_read_without_torch():
+    """Of a canonical file: its header says all there is to say. A process of its own, as this one has torch already."""
+    code = (
+        "import sys\nfrom interp.cli.main import main\n"
+        "try:\n    main(['inspect', 'zoo:closed-form-context', *sys.argv[1:]])\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "assert not {'torch', 'plotly', 'transformer_lens'} & set(sys.modules), sorted(sys.modules)"
+    )
+    for options in ([], ["--json"]):
+        result = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr

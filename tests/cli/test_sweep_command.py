@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.sweep import checkpoints_of, document_names
 
 FEW = "128"  # prompts: enough to recover a planted network

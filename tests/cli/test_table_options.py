@@ -53,7 +53,7 @@ def test_tables_of_probe(call: Run, tiny: str, tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_refused_first(
     call: Run, tiny: str, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interp.cli.identify.use_one_thread", None)  # nothing may be analysed
+    monkeypatch.setattr("interp.cli.running.use_one_thread", None)  # nothing may be analysed
     file = tmp_path / "file"
     file.write_text("")
     ended = call("identify", tiny, option, str(file / "tables"))

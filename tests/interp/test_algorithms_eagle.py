@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.solvers.completion import Completion, counts, curves, planted_completion
 from interp.solvers.eagle import diversity, eagle, estimate, machines, random_sketches
 from interp.solvers.gradient_descent import gradient_descent

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.solvers.gdpp import GDPlusPlus, gdpp, gdpp_gain, next_eigenvalue, theorem_5_1, tune_gdpp
 from interp.solvers.gradient_descent import gradient_descent

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.sparse.linalg import cg
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.solvers.chebyshev import chebyshev, chebyshev_steps
 from interp.solvers.conjugate_gradients import conjugate_gradients, one_by_one

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.tasks import NoiseLaw, NoisyRegression
 from interp.solvers.baselines import regression_baselines
 from interp.solvers.ridge import ConstRR, TunedRR, ols, residual_variance, ridge, tune_const, tune_tuned

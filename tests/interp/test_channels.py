@@ -10,8 +10,8 @@ from planting_channels import channel_spec, planted, scrambled
 
 from interp.algebra.channels import block_energy, block_means, block_weights, channel_size, heads_of, project_channels
 from interp.algebra.gauge import weight_tensor
+from interp.errors import LayoutError
 from interp.families.channel_heads import BlockHeads, live_channels, map_effects, sense
-from interp.models.errors import LayoutError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
 from interp.models.token_pass import run

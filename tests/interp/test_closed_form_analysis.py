@@ -19,10 +19,10 @@ from planting_simple import (
 )
 
 from interp.analysis import analyse
+from interp.errors import LayoutError, UsageError
 from interp.families.closed_form_anatomy import directions, divisions, head_roles, rows_of, slots
 from interp.families.passage import passage_of
 from interp.models.closed_form import closed_form, leverage_corrected
-from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import SimpleRegression
 from interp.models.token_pass import predict
 from interp.results import Analysis

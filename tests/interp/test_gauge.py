@@ -8,7 +8,7 @@ import torch
 
 from interp.algebra.basis import BasisLayers, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, live_coordinates, project, regauged, weight_tensor
-from interp.models.errors import LayoutError
+from interp.errors import LayoutError
 from interp.models.gram import HeadLayers, adjoint, forward, head_layers
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of

@@ -18,8 +18,8 @@ import torch
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import Checkpoint, open_checkpoint
+from interp.errors import LayoutError, UnreadableFile
 from interp.golden import compare_with_golden, differences, golden_of, read_golden, update_golden
-from interp.models.errors import LayoutError, UnreadableFile
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis, to_frame
 from interp.results.golden import Golden, Moved, Tolerance

@@ -17,13 +17,13 @@ from interp.algebra.structure import Sketch
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
+from interp.errors import LayoutError, UsageError
 from interp.families.omegas import OmegaFit
 from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.identify.choose import choose
 from interp.identify.estimates import Estimate
 from interp.identify.family import FAMILIES
 from interp.identify.score import Score
-from interp.models.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 from interp.results import Analysis

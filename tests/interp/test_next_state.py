@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from interp.errors import UsageError
 from interp.models.constructions import gradient_step
-from interp.models.errors import UsageError
 from interp.models.tasks import LinearDynamics
 from interp.models.token_pass import predict
 from interp.solvers.next_state import INVERSE_LAMBDA, Pairs, line_search, tune_richardson

@@ -10,8 +10,8 @@ import torch
 from planting import block_scalar_heads, checkpoint, spec_for
 
 from interp.checkpoints.opening import open_checkpoint
+from interp.errors import LayoutError, UsageError
 from interp.evidence.probing import default_probes, probe_checkpoint, probe_model
-from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import (
     KINDS,
     LinearDynamics,

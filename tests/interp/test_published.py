@@ -9,10 +9,10 @@ import torch
 from planting import block_scalar_heads, checkpoint, spec_for
 from test_probing import dynamics_model
 
+from interp.errors import UsageError
 from interp.evidence import published
 from interp.evidence.probing import probe_checkpoint
 from interp.evidence.published import PROTOCOLS, find_protocols, mesa_scores
-from interp.models.errors import UsageError
 from interp.models.tasks import LinearDynamics, NoiseLaw, NoisyRegression, find_targets, targets_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.pooled import AttentionPooling

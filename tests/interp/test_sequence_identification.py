@@ -12,6 +12,7 @@ from interp.algebra.channels import block_means, map_name
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
+from interp.errors import LayoutError, UsageError
 from interp.evidence.sequence_evidence import objectives
 from interp.families.block_scalar import BlockScalarFit
 from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
@@ -19,7 +20,6 @@ from interp.identify.choose import Choice, identify
 from interp.identify.networks import SequenceHalf
 from interp.identify.run import Run
 from interp.models.constructions import CHANNELS, gradient_step, preconditioned_step, richardson
-from interp.models.errors import LayoutError, UsageError
 from interp.models.tasks import LinearDynamics
 from interp.models.tasks.linear_dynamics import InitialLaw
 from interp.models.token_pass import states

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from interp.algebra.unrolling import ImplicitState, implicit_states, partition, prediction, prefix_maps, unclipped
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec

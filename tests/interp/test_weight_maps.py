@@ -12,7 +12,7 @@ import torch
 
 from interp.algebra.gauge import weight_tensor
 from interp.checkpoints.canonical import write_checkpoint
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.gram import HeadLayers
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from interp.errors import UsageError
 from interp.models.atomic import write_atomically
-from interp.models.errors import UsageError
 
 
 def test_writes_bytes_and_text(tmp_path: Path) -> None:

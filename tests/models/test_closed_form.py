@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from interp.errors import LayoutError, UsageError
 from interp.models.closed_form import closed_form, leverage_corrected
-from interp.models.errors import LayoutError, UsageError
 from interp.models.gram import head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import Embedding, LayerNorm

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from interp.errors import UsageError
 from interp.models.constructions import gradient_step, neumann, preconditioned_step, richardson
-from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics

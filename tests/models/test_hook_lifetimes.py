@@ -21,7 +21,7 @@ from hooked_examples import (
 )
 from torch import Tensor
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 
 

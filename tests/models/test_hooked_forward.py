@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from interp.errors import UsageError
 from interp.models import gram
-from interp.models.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import SCALES, AttentionSpec, ModelSpec
 from interp.models.transformer import LinearTransformer

@@ -23,7 +23,7 @@ from hooked_examples import (
 from torch import Tensor
 from transformer_lens.hook_points import HookPoint
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 
 

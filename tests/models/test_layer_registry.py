@@ -14,7 +14,7 @@ from torch import Tensor
 from interp.analysis import analyse
 from interp.checkpoints.canonical import write_checkpoint
 from interp.checkpoints.opening import open_checkpoint
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 from interp.models.gram import head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.layers import LAYERS, Layer, Shape, Site, register_layer

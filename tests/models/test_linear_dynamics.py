@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics, task_of
 

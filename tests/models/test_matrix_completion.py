@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.kernel_approximation import Nystroem
 
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec

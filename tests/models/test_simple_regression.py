@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 from interp.models.specification import ModelSpec, Readout
 from interp.models.tasks import SimpleRegression, task_of
 from interp.models.transformer import LinearTransformer

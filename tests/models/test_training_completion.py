@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from interp.models.errors import LayoutError, UnreadableFile, UsageError
+from interp.errors import LayoutError, UnreadableFile, UsageError
 from interp.models.gram import HeadLayers, forward
 from interp.models.tasks import MatrixCompletion
 from interp.models.training import Recipe, Step, load_recipe, train

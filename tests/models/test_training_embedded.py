@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from interp.errors import LayoutError, UsageError
 from interp.models.closed_form import closed_form
-from interp.models.errors import LayoutError, UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import LayerNorm
 from interp.models.tasks import SimpleRegression

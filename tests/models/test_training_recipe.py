@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
+from interp.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
 from interp.models.training import Recipe, load_recipe, recipe_names
 
 GOOD = {

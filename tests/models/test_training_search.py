@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from interp.models.errors import UnreadableFile, UsageError
+from interp.errors import UnreadableFile, UsageError
 from interp.models.tasks import task_of
 from interp.models.training import Recipe, train
 from interp.models.training import journal as journal_module

@@ -7,8 +7,8 @@ import copy
 import pytest
 import torch
 
+from interp.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.constructions import gradient_step
-from interp.models.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.training import Recipe, Step, load_recipe, recipe_names, train
 from interp.models.training.sequences import Staged, products, start
 

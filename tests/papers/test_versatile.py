@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.training import Recipe, load_recipe, recipe_names
 from interp.models.training.search import Effort
 from interp.papers.paper import make_anew, shipped_results

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from interp.checkpoints.opening import open_checkpoint
+from interp.errors import UsageError
 from interp.models.constructions import gradient_step
-from interp.models.errors import UsageError
 from interp.models.tasks import LinearDynamics, find_targets, task_of
 from interp.probes.erasure import FALSE_POSITIVES, chance, erasures, leace, random_eraser
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.metrics import r2_score
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.held_out import HeldOut
 from interp.probes.intervals import difference, score
 from interp.probes.moments import Moments, group_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.mesa import mesa
 from interp.probes.moments import group_of
 

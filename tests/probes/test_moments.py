@@ -9,10 +9,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import interp.probes.moments
-from interp.models.errors import UnreadableFile, UsageError
+from interp.errors import UsageError
 from interp.probes.moments import Moments, group_of
 
 GROUPS, FEATURES, OUTPUTS = 6, 3, 2
@@ -172,52 +171,6 @@ def test_groups_are_contiguous_and_even(sequences, share):
     sizes = torch.bincount(group, minlength=groups)
     assert bool((group.diff() >= 0).all()) and len(sizes) == groups
     assert int(sizes.max()) - int(sizes.min()) <= 1
-
-
-def test_save_and_load(tmp_path):
-    X, Y, group = rows(6, 40, (2,), (3,))
-    moments = of(X, Y, group, (2,), (3,))
-    moments.save(tmp_path / "m.safetensors")
-    again = Moments.load(tmp_path / "m.safetensors")
-    assert all(torch.equal(value, getattr(again, name)) for name, value in vars(moments).items())
-    again.merge(moments)  # loaded moments go on
-    assert torch.equal(again.count, 2 * moments.count)
-
-
-def broken(moments: Moments, **changes) -> dict[str, torch.Tensor]:
-    return {**vars(moments), **changes}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"xx": torch.zeros(6, 3, 2, dtype=torch.float64)}, "contradict each other"),
-        ({"count": torch.zeros(6)}, "not finite float64"),
-        ({"yy": torch.full((6, 2), float("nan"), dtype=torch.float64)}, "not finite float64"),
-        ({"count": torch.full((6,), 0.5, dtype=torch.float64)}, "whole numbers"),
-        ({"yy": torch.full((6, 2), -1.0, dtype=torch.float64)}, "negative"),
-        ({"extra": torch.zeros(1)}, "holds the tensors"),
-    ],
-)
-def test_damaged_files_are_refused_in_one_line(tmp_path, change, said):
-    file = tmp_path / "m.safetensors"
-    header = {"interp": '{"format": "interp-moments", "version": 1}'}
-    save_file(broken(of(*rows(7, 20)), **change), file, metadata=header)
-    with pytest.raises(UnreadableFile, match=said) as caught:
-        Moments.load(file)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a file of moments", None])
-def test_other_files_are_refused(tmp_path, content):
-    file = tmp_path / "m.safetensors"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(UnreadableFile, match="expected a file of saved moments"):
-        Moments.load(file)
-    save_file({"w": torch.zeros(2)}, file)
-    with pytest.raises(UnreadableFile, match="expected the format"):
-        Moments.load(file)
 
 
 def test_wrong_arguments():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from interp.checkpoints.opening import open_checkpoint
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.tasks import task_of
 from interp.probes.held_out import HeldOut
 from interp.probes.intervals import score

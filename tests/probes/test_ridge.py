@@ -9,7 +9,7 @@ import pytest
 import torch
 from sklearn.linear_model import LinearRegression, Ridge
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.probes.held_out import HeldOut
 from interp.probes.moments import Moments, group_of
 from interp.probes.ridge import PENALTIES, cross_fit, held_out_groups, ridge

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import (

@@ -9,7 +9,7 @@ import torch
 
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression, RegressionPrompts, task_of
 from interp.models.transformer import LinearTransformer

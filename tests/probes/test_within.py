@@ -12,7 +12,7 @@ import torch
 from interp.algebra.unrolling import ImplicitState, implicit_states
 from interp.checkpoints.opening import inspect_checkpoint, open_checkpoint
 from interp.checkpoints.zoo import zoo_names
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.models.gram import HeadLayers, forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec

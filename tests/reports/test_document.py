@@ -14,7 +14,7 @@ import synthetic_analyses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.models.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
+from interp.errors import InterpProbeError, LayoutError, UnreadableFile, UsageError
 from interp.reports import document
 from interp.reports.html import render_report
 from interp.results import Analysis

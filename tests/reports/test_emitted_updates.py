@@ -6,7 +6,7 @@ import emitting
 import numpy as np
 import pytest
 
-from interp.models.errors import LayoutError, UsageError
+from interp.errors import LayoutError, UsageError
 from interp.reports.emit import LANGUAGES, emitted, register_language
 from interp.results import Certificate, Channel, Factor, Recovered, RecoveredArray, RecoveredCoefficient, Term, Update
 from interp.results.plain_data import from_plain, to_plain

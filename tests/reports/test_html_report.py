@@ -18,7 +18,7 @@ import pytest
 import synthetic_analyses
 from shown import figures
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.reports.heatmaps import heatmaps
 from interp.reports.html import render_report
 from interp.reports.numbers import estimate

@@ -11,7 +11,7 @@ import pytest
 import synthetic_analyses
 from rich.console import Console
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.reports import document, section
 from interp.reports.html import render_report
 from interp.reports.registry import QUESTIONS

@@ -15,7 +15,7 @@ import synthetic_closed_form
 import synthetic_kinds
 import synthetic_probes
 
-from interp.models.errors import UsageError
+from interp.errors import UsageError
 from interp.reports.table_files import write_tables
 from interp.results import Analysis, SweepRow, to_frame
 from interp.results.section import Section, Table

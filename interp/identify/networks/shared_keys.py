@@ -12,9 +12,9 @@ from torch import Tensor
 from interp.algebra.gauge import LiveCoordinates, beyond_rounding, live_coordinates, regauged
 from interp.algebra.linear_prompts import DIVERGED, FEWEST_KEPT, finite_and_clipped, gram_prompts
 from interp.algebra.sensitivity import LARGEST, Prompts, Sensitivities, bounded_weights, predict, sensitivities
+from interp.errors import UsageError
 from interp.identify.losses import affordable_prompts
 from interp.identify.networks.halves import Half, Network
-from interp.models.errors import UsageError
 from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
 from interp.models.skipped import Skipped
 from interp.models.tasks import Examples, Task
