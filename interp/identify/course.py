@@ -7,8 +7,8 @@ T_l - r I = s sum_k theta[l, k] B_k(G), has a course of its own, and theta is fi
     min over theta   sum_l  sum_prompts  b_l^2 |W^l_theta - W^l|^2 / max(E|W^l|^2, FLOOR max_m E|W^m|^2)
 
 b_l = min(1, BOUND m / |W^l|), m the median of |W^l| over prompts, so no prompt outweighs the others. The fit starts at
-the weights' own numbers theta_0 and, after a first fit to a part of the prompts, ANCHOR sum_k h_k (theta_k - theta_0k)^2
-is added, h_k the curvature there: along directions that the data leave open (two steps that trade off) it stays near the
+the weights' own numbers theta_0. After a first fit to a part of the prompts ANCHOR sum_k h_k (theta_k - theta_0k)^2 is
+added, h_k the curvature there: along directions that the data leave open (two steps that trade off) it stays near the
 weights, and elsewhere ANCHOR is too small to matter. It knows what the output alone does not: which step comes when.
 
 With tangents in forward mode: an entry of theta in layer l moves T_l by s B_k(G), and every later layer by its update

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from interp.identify.family import Fit
     from interp.identify.run import Run
 
-__all__ = ["Losses", "affordable_prompts", "ladder", "Solves", "measure_losses", "solves_task", "summarise"]
+__all__ = ["Losses", "Solves", "affordable_prompts", "ladder", "measure_losses", "solves_task", "summarise"]
 
 # Least share of what the oracle gains over predicting zero that a network must gain to be said to solve a task.
 SOLVES_SHARE = 0.05
@@ -97,9 +97,7 @@ def measure_losses(run: Run, fit: Fit | None) -> Losses:
             for name, prediction in predict(prompts).items():
                 errors.setdefault(name, []).append(run.task.errors(prediction, prompts))
     depth = {name: depth_label(int(name.removeprefix("layer-"))) for name in errors if name.startswith("layer-")}
-    return Losses(
-        labels=labels | depth, errors={name: torch.cat(parts) for name, parts in errors.items()}, lost=lost
-    )
+    return Losses(labels=labels | depth, errors={name: torch.cat(parts) for name, parts in errors.items()}, lost=lost)
 
 
 def depth_label(layer: int) -> str:

@@ -1,6 +1,6 @@
 """Three statements about a network, never mixed up: its mechanism, its course and its function.
 
-    mechanism   what each layer does: the family's layer can stand in for the network's, and the weights hold little else
+    mechanism   what each layer does: the family's layer stands in for the network's, and the weights hold little else
     course      where it stands after every layer: the family, fitted to the trajectory, has all read-outs
     function    what the whole predicts: the smallest family that predicts the same
 
@@ -38,7 +38,6 @@ class Statements:
     level: Level | None
     function: Fit | None
     courses: Mapping[str, CourseFit] = field(default_factory=dict)
-    why: Mapping[str, str] = field(default_factory=dict)
 
 
 def state(run: Run, fits: Sequence[Fit], function: Fit | None) -> Statements:

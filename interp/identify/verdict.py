@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from interp.identify.choose import Choice
     from interp.identify.run import Run
 
-SOLVED = 0.5  # of what the best possible gains: from here a task is said to be solved, and not just better than zero
-
 __all__ = ["family_rows", "score_words", "task_sentence", "verdict"]
+
+SOLVED = 0.5  # of what the best possible gains: from here a task is said to be solved, not just better than zero
+_LEVEL = {
+    "layer-by-layer": "Layer by layer it runs",
+    "step-by-step": "Step by step it runs",
+    "as-a-whole": "As a whole it behaves like",
+}
 
 
 def family_rows(choice: Choice, run: Run) -> tuple[Family, ...]:
@@ -75,7 +80,8 @@ def verdict(choice: Choice, run: Run) -> Verdict:
 def _what(choice: Choice, run: Run) -> str:
     prompts = f"{run.task.words.prompt}s"
     if choice.chosen is not None:
-        return f"{_LEVEL[choice.statements.level]} {choice.chosen.named}: {_follows(choice.chosen, prompts)}{_remark(choice)}"
+        runs = _LEVEL[choice.statements.level or "as-a-whole"]
+        return f"{runs} {choice.chosen.named}: {_follows(choice.chosen, prompts)}{_course(choice)}{_remark(choice)}"
     if choice.closest is None:
         reason = run.network.skipped or Skipped("its prediction is constant or not finite")
         return f"Unrecognized: {reason.reason}."
@@ -96,6 +102,18 @@ def _follows(fit: Fit, prompts: str) -> str:
     return f"its predictions on fresh {prompts} follow {fit.family.formula}{numbers} to R² = {score_words(fit.score)}."
 
 
+def _course(choice: Choice) -> str:
+    """How closely the read-outs are followed, where that is known of the chosen family."""
+    course = None if choice.chosen is None else choice.statements.courses.get(choice.chosen.family.name)
+    if course is None or choice.statements.level == "as-a-whole" or len(course.r2) < 2:
+        return ""
+    worst = min(range(len(course.r2)), key=lambda layer: course.r2[layer])
+    return (
+        f" After every layer it stands where the algorithm does, to R² = "
+        f"{score_words(Score(fidelity=course.r2[worst], interval=course.intervals[worst]))} at the worst, layer {worst}."
+    )
+
+
 def _remark(choice: Choice) -> str:
     chosen = choice.chosen
     remark = "" if chosen is None else chosen.family.remark(chosen, choice.fits)
@@ -112,7 +130,9 @@ def task_sentence(solves: Solves, losses: tuple[Loss, ...], run: Run) -> str:
         own, zero = (f"{words.factor * value:.3g}" for value in (network, null))
         figures = f" ({words.error} {own}; predicting zero {zero}, optimum {optimum})"
     low, high = solves.explodes_ci
-    bad = f" It explodes on {share_words(solves.explodes)} of {words.prompt}s [{share_words(low)}, {share_words(high)}]."
+    bad = (
+        f" It explodes on {share_words(solves.explodes)} of {words.prompt}s [{share_words(low)}, {share_words(high)}]."
+    )
     return {
         "yes": _gains(solves.share or 0.0, figures),
         "no": f"Does not solve the task{figures}.",
@@ -122,7 +142,8 @@ def task_sentence(solves: Solves, losses: tuple[Loss, ...], run: Run) -> str:
 
 def _gains(share: float, figures: str) -> str:
     percent = f"{100 * share:.0f} % of what the optimum gains"
-    return f"It solves the task{figures}, {percent}." if share >= SOLVED else f"It beats predicting zero{figures}, {percent}."
+    what = "solves the task" if share >= SOLVED else "beats predicting zero"
+    return f"It {what}{figures}, {percent}."
 
 
 def share_words(share: float) -> str:
