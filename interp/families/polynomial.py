@@ -83,8 +83,8 @@ class Polynomial(Family):
 
     def remark(self, fit: Fit, fits: Sequence[Fit]) -> str:
         return (
-            "Its coefficients are what the predictions determine; steps of mixed sign, or such that the residual grows, "
-            "are no gradient descent."
+            "The predictions determine its coefficients; steps of mixed sign, or such that the residual grows, are no "
+            "gradient descent."
         )
 
     def recovered(self, fit: Fit, run: Run) -> Recovered:

@@ -108,10 +108,8 @@ def _course(choice: Choice) -> str:
     if course is None or choice.statements.level == "as-a-whole" or len(course.r2) < 2:
         return ""
     worst = min(range(len(course.r2)), key=lambda layer: course.r2[layer])
-    return (
-        f" After every layer it stands where the algorithm does, to R² = "
-        f"{score_words(Score(fidelity=course.r2[worst], interval=course.intervals[worst]))} at the worst, layer {worst}."
-    )
+    score = score_words(Score(fidelity=course.r2[worst], interval=course.intervals[worst]))
+    return f" After every layer it stands where the algorithm does, to R² = {score} at the worst, layer {worst}."
 
 
 def _remark(choice: Choice) -> str:
