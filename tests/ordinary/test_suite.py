@@ -95,7 +95,9 @@ def test_the_recorded_losses_are_those_of_the_package_within_their_sampling_erro
     best = task_of(opened(path).spec.task).oracle(prompts)[:, 0, 0]
     for name, answer in (("loss", prediction), ("zero", torch.zeros_like(target)), ("ridge", best)):
         errors = (answer - target).square()
-        error = float(errors.std()) * math.sqrt(1 / len(errors) + 1 / recorded["prompts"])
+        here = float(errors.std()) / math.sqrt(len(errors))
+        there = recorded["stderr"] if name == "loss" else here * math.sqrt(len(errors) / recorded["prompts"])
+        error = math.hypot(here, there)
         assert float(errors.mean()) == pytest.approx(recorded[name], abs=ERRORS * error), name
     assert recorded["ridge"] <= recorded["loss"]
 
