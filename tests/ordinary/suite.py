@@ -1,7 +1,8 @@
 """Small networks that were trained the ordinary way (train.py), for tests of verdicts.
 
 ``python tests/ordinary/suite.py`` trains what is missing in networks/, one after the other; ``--table`` prints what is
-there. A rerun goes on where the last one stopped.
+there. A rerun goes on where the last one stopped. All 39 runs took 8 minutes of one processor at most half
+a minute each; of "course" there are 12 stages before its end.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ RUNS = {
     "l2-h1-loud": "--layers 2 --noise 0:3",
 }
 
-# Those that did not learn: their error is not below this share of that of predicting zero.
-UNTRAINED = frozenset()
+# Those whose mean error is not below this share of that of predicting zero: two did not learn, and two did but explode
+# on prompts so rare that without the worst one in a thousand they are far better than zero.
 LEARNED = 0.9
+UNTRAINED = frozenset({"l3-h2-diverged", "l2-h1-too-fast"})
+EXPLODING = frozenset({"l5-h1-noiseless", "l4-h1-all-minus"})
 
 
 def path_of(name: str) -> Path:

@@ -98,11 +98,13 @@ def test_the_recorded_losses_are_those_of_the_package_within_their_sampling_erro
         here = float(errors.std()) / math.sqrt(len(errors))
         there = recorded["stderr"] if name == "loss" else here * math.sqrt(len(errors) / recorded["prompts"])
         error = math.hypot(here, there)
-        assert float(errors.mean()) == pytest.approx(recorded[name], abs=ERRORS * error), name
+        assert float(errors.mean()) == pytest.approx(recorded[name], abs=ERRORS * error + 1e-12), name
     assert recorded["ridge"] <= recorded["loss"]
 
 
 @pytest.mark.parametrize("name", suite.RUNS)
 def test_those_that_did_not_learn_are_marked(name):
     recorded = opened(suite.path_of(name)).spec.provenance["held_out"]
-    assert (recorded["loss"] >= suite.LEARNED * recorded["zero"]) == (name in suite.UNTRAINED)
+    bar = suite.LEARNED * recorded["zero"]
+    assert (recorded["loss"] >= bar) == (name in suite.UNTRAINED | suite.EXPLODING)
+    assert (recorded["trimmed"] >= bar) == (name in suite.UNTRAINED)
