@@ -82,7 +82,7 @@ def test_equal_steps_under_noise_of_the_weights_are_all_known(tmp_path: Path) ->
     """The output alone leaves open which step comes when; the trajectory does not."""
     for seed in range(3):
         fit, table = followed(network((0.0,) * 3, (-0.03,) * 3, noise=0.02, seed=seed), "gd", tmp_path, 2048)
-        assert bool(((table[:, 0] + 0.03).abs() < 0.0025).all()), table
+        assert bool(((table[:, 0] + 0.03).abs() < 0.004).all()), table
         assert bool((fit.fit.stderr < 0.002).all())
 
 
