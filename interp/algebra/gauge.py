@@ -110,6 +110,7 @@ class Projection:
     coefficients: Float[Tensor, " map"]  # NaN for maps that are dead in this layer
     energy: float  # ||K||^2 over live coordinates
     explained: float  # ||projection||^2
+    norms: Float[Tensor, " map"]  # ||map||, NaN where it is dead
 
 
 def project(P: Heads, Q: Heads, maps: Sequence[BasisMap], live: LiveCoordinates, layer: int) -> Projection:
@@ -127,7 +128,7 @@ def project(P: Heads, Q: Heads, maps: Sequence[BasisMap], live: LiveCoordinates,
             rows.append(np.full(len(a), row))
     coefficients = torch.full((len(maps),), float("nan"), dtype=torch.float64)
     if not alive:
-        return Projection(coefficients, energy, 0.0)
+        return Projection(coefficients, energy, 0.0, coefficients)
     # Of the D^4 columns only those in use: a product of sparse arrays takes memory for every one it has.
     used, column = np.unique(np.concatenate(columns), return_inverse=True)
     values = np.full(len(column), 0.5)
@@ -135,7 +136,9 @@ def project(P: Heads, Q: Heads, maps: Sequence[BasisMap], live: LiveCoordinates,
     overlap = (tensors @ tensors.T).toarray()
     solution = np.linalg.lstsq(overlap, np.array(inner), rcond=1e-12)[0]
     coefficients[alive] = torch.from_numpy(solution)
-    return Projection(coefficients, energy, float(solution @ np.array(inner)))
+    norms = torch.full_like(coefficients, float("nan"))
+    norms[alive] = torch.from_numpy(np.sqrt(np.diag(overlap)))
+    return Projection(coefficients, energy, float(solution @ np.array(inner)), norms)
 
 
 def live_energy(P: Heads, Q: Heads, mask_ae: Bool[Tensor, "D D"], mask_b: Bool[Tensor, " D"]) -> float:

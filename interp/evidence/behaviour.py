@@ -212,7 +212,7 @@ def _solves(model: LinearTransformer, task: LinearTask, prompts: LinearExamples)
     answer = prompts.target[:, 0, 0]
     oracle = (task.oracle_weights(prompts) * prompts.x_query).sum(-1)
     predictions = {"null": torch.zeros_like(answer), "network": _predicted(model, prompts), "oracle": oracle}
-    return solves_task({name: (found - answer).square() for name, found in predictions.items()})[0]
+    return solves_task({name: (found - answer).square() for name, found in predictions.items()}).answer == "yes"
 
 
 def _sensitivity(model: LinearTransformer, prompts: LinearExamples) -> Float[Tensor, "prompt dim"]:

@@ -13,17 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.algebra.linear_prompts import gram_prompts
 from interp.algebra.sensitivity import predict
+from interp.algebra.unrolling import label_indices
 from interp.families.parametrisations import BasisParametrisation
 from interp.families.recovered_omegas import describe_recovered
 from interp.families.scaling_law import law_sentence, scaling_laws
+from interp.identify.course import CourseFit, affordable, course_of, follow
+from interp.identify.descent import carried_residual_shrinks, steps_descend
 from interp.identify.estimates import Parametrisation, output_estimate, refit
 from interp.identify.family import Family, Fit, register_family
+from interp.identify.mechanism import Mechanism, mechanism, weight_errors
 from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.gram import LayerMaps
@@ -33,6 +39,8 @@ from interp.results import RecoveredAlgorithm, ScalingLaw
 from interp.stats.least_squares import Estimate
 
 __all__ = ["ConditioningFamily", "OmegaFamily", "OmegaFit", "SharedKeysFamily"]
+
+SURE = 6.0  # standard errors from which a coefficient is surely there
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +73,10 @@ class SharedKeysFamily(Family):
         inputs = [name for name, _ in run.spec.tokens if name != run.spec.readout.channel]
         return None if len(inputs) == 1 else Skipped(f"it has {len(inputs)} input channels, not one beside the label")
 
+    # What must shrink at every step, to first order, for the name to hold: nothing, the examples' "error", or their
+    # "residual" as the tokens carry it too.
+    descending: Literal["", "error", "residual"] = ""
+
     def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> Parametrisation | Skipped:
         raise NotImplementedError
 
@@ -83,11 +95,17 @@ class SharedKeysFamily(Family):
         parametrisation = self.parametrise(run, network, fits)
         if isinstance(parametrisation, Skipped):
             return parametrisation
-        fitted, held_out, spec = network.fitted, network.held_out, run.spec
+        fitted = network.fitted
         output = output_estimate(parametrisation, network.layers, fitted.sensed)
         starts = [output.theta, *self.further_starts(parametrisation, network)]
         estimate = refit(parametrisation, fitted.prompts, fitted.prediction, starts, fitted.weight)
-        prediction = predict(parametrisation.build(estimate.theta), held_out.prompts)
+        return self._with(parametrisation, output, estimate, run)
+
+    def _with(self, parametrisation: Parametrisation, output: Estimate, estimate: Estimate, run: Run) -> OmegaFit:
+        """The fit of these numbers."""
+        network, spec = run.network, run.spec
+        assert isinstance(network, SharedKeys)
+        prediction = predict(parametrisation.build(estimate.theta), network.held_out.prompts)
 
         def run_algorithm(prompts: Examples) -> Float[Tensor, "prompt output"]:
             # A network scales its sums by the number of examples that there are, and so does its algorithm.
@@ -97,13 +115,66 @@ class SharedKeysFamily(Family):
         return OmegaFit(
             family=self,
             parameters=sum(parametrisation.sizes) + self.structure_numbers(parametrisation),
-            score=held_out.score(prediction, run.seeds.intervals),
+            score=network.held_out.score(prediction, run.seeds.intervals),
             prediction=prediction,
             predict=run_algorithm,
             parametrisation=parametrisation,
             output=output,
             fit=estimate,
         )
+
+    def course(self, fit: Fit, run: Run) -> CourseFit | None:
+        network = run.network
+        assert isinstance(fit, OmegaFit) and isinstance(network, SharedKeys)
+        gram, parametrisation = network.fitted.prompts.gram, fit.parametrisation
+        count = affordable(parametrisation, run.spec.width, len(gram))
+        if not count or not bool(network.held_out.prediction.any()):
+            return None
+        coordinates = label_indices(run.spec)
+        followed, held_out = (
+            course_of(network.layers, part, *coordinates) for part in (gram[:count], network.held_out.prompts.gram)
+        )
+        starts = [*self.further_starts(parametrisation, network), fit.output.theta, fit.fit.theta]
+        return follow(parametrisation, followed, held_out, starts, run.seeds.intervals)
+
+    def mechanism(self, fit: Fit, run: Run) -> Mechanism | None:
+        network = run.network
+        assert isinstance(fit, OmegaFit) and isinstance(network, SharedKeys)
+        parametrisation = fit.parametrisation
+        if not isinstance(parametrisation, BasisParametrisation) or parametrisation.by_layer is not None:
+            return None
+        layers = parametrisation.build(fit.output.theta)
+        return mechanism(layers, parametrisation.maps, network, run.seeds.intervals)
+
+    def beyond(self, fit: Fit, course: CourseFit, smaller: Fit, run: Run) -> bool:
+        network = run.network
+        assert isinstance(fit, OmegaFit) and isinstance(network, SharedKeys)
+        own, other = fit.parametrisation, smaller.parametrisation if isinstance(smaller, OmegaFit) else None
+        if not isinstance(own, BasisParametrisation) or not isinstance(other, BasisParametrisation):
+            return False
+        if own.by_layer is not None or other.by_layer is not None:
+            return False
+        weights, errors = weight_errors(network.layers, own.maps, network.live)
+        names = {m.name for m in other.maps}
+        more = own.mask & torch.tensor([m.name not in names for m in own.maps])
+        by_weights = weights.abs() > SURE * errors
+        by_course = own.table(course.fit.theta).abs() > SURE * own.table(course.fit.stderr.nan_to_num(torch.inf))
+        return bool((more & by_weights & by_course).any())
+
+    def descends(self, fit: Fit, run: Run) -> bool:
+        if not self.descending:
+            return True
+        network = run.network
+        assert isinstance(fit, OmegaFit) and isinstance(network, SharedKeys)
+        course = course_of(fit.layers, network.held_out.prompts.gram, *label_indices(run.spec))
+        down = [step for step in steps_descend(course, run.spec.readout.sign) if step is not None]
+        if self.descending == "residual" and len(down) > 1:
+            down += [step for step in carried_residual_shrinks(course) if step is not None]
+        return all(down)
+
+    def following(self, fit: Fit, course: CourseFit, run: Run) -> Fit:
+        assert isinstance(fit, OmegaFit)
+        return self._with(fit.parametrisation, fit.output, course.fit, run)
 
     def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:
         assert isinstance(fit, OmegaFit)  # what ``fit`` returns
@@ -139,6 +210,8 @@ class OmegaFamily(SharedKeysFamily):
     contains: frozenset[str] = frozenset()
     formula: str = ""
     turn: int = 0
+    descending: Literal["", "error", "residual"] = ""
+    ascending: str = ""
 
     def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> BasisParametrisation:
         return BasisParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
@@ -150,8 +223,17 @@ class GdPlusPlus(OmegaFamily, ConditioningFamily):
 
 X, Y = "x ← x + ω_xx Σ x", "y ← y + ω_yx ⟨α, x⟩"
 OMEGAS = ("xx", "xy", "yx", "yy")
-register_family(OmegaFamily(name="gd", maps=("yx",), formula=Y))
-register_family(GdPlusPlus(name="gd++", maps=("xx", "yx"), contains=frozenset({"gd"}), formula=f"{X};  {Y}"))
+register_family(OmegaFamily(name="gd", maps=("yx",), formula=Y, descending="residual", ascending="polynomial"))
+register_family(
+    GdPlusPlus(
+        name="gd++",
+        maps=("xx", "yx"),
+        contains=frozenset({"gd"}),
+        formula=f"{X};  {Y}",
+        descending="error",
+        ascending="diag",
+    )
+)
 register_family(
     OmegaFamily(
         name="diag",

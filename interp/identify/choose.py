@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 from interp.identify.family import FAMILIES, Family, Fit
 from interp.identify.losses import Losses, measure_losses
 from interp.identify.score import RECOGNIZED, RECOGNIZED_LOWER, SAID, Score
+from interp.identify.statements import Statements, state
 from interp.models.skipped import Skipped
 
 if TYPE_CHECKING:
     from interp.identify.run import Run
 
 __all__ = ["Choice", "choose", "identify"]
+
+_NOT_LAYER_BY_LAYER = "predicts the same, but is not what happens layer by layer"
+_DESCRIBES = "the smallest family that describes the layers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +31,7 @@ class Choice:
     entries: tuple[tuple[Family, Fit | Skipped], ...]
     chosen: Fit | None
     why: Mapping[str, str]
+    statements: Statements
 
     @property
     def fits(self) -> tuple[Fit, ...]:
@@ -57,12 +62,17 @@ def identify(run: Run) -> Choice:
         fits = [fit for _, fit in entries if isinstance(fit, Fit)]
         entries.append((family, skipped or family.fit(run, fits)))
     fits = [fit for _, fit in entries if isinstance(fit, Fit)]
-    chosen, reasons = choose(fits)
+    function, reasons = choose(fits)
+    run.progress("following the network layer by layer")
+    statements = state(run, fits, function)
+    chosen = statements.chosen
+    if chosen is not None and function is not None and chosen.family is not function.family:
+        reasons = {**reasons, function.family.name: _NOT_LAYER_BY_LAYER, chosen.family.name: _DESCRIBES}
     why = {family.name: str(fit) if isinstance(fit, Skipped) else reasons[family.name] for family, fit in entries}
     if chosen is not None:
         chosen = chosen.family.refine(chosen, run)
         entries = [(f, chosen if f is chosen.family else fit) for f, fit in entries]
-    return Choice(run, tuple(entries), chosen, why)
+    return Choice(run, tuple(entries), chosen, why, statements)
 
 
 def choose(fits: Sequence[Fit]) -> tuple[Fit | None, Mapping[str, str]]:

@@ -23,6 +23,8 @@ from interp.results import RecoveredAlgorithm
 from interp.stats.prediction_fits import fit_predictions, standard_errors
 
 if TYPE_CHECKING:
+    from interp.identify.course import CourseFit
+    from interp.identify.mechanism import Mechanism
     from interp.identify.run import Run
 
 __all__ = ["FAMILIES", "Family", "Fit", "PredictingFamily", "materially_better", "register_family"]
@@ -94,6 +96,28 @@ class Family(ABC):
 
     def refine(self, fit: Fit, run: Run) -> Fit:
         """The chosen fit, with what is looked at only once it is chosen."""
+        return fit
+
+    ascending: str = ""  # the family that has the function of this one where its steps do not all descend
+
+    def course(self, fit: Fit, run: Run) -> CourseFit | None:
+        """The family fitted to where the network stands after every layer; None where that is not known."""
+        return None
+
+    def mechanism(self, fit: Fit, run: Run) -> Mechanism | None:
+        """The family's layers in the network's place; None where that is not known."""
+        return None
+
+    def beyond(self, fit: Fit, course: CourseFit, smaller: Fit, run: Run) -> bool:
+        """Whether the network surely has a coefficient of this family that ``smaller`` lacks."""
+        return False
+
+    def descends(self, fit: Fit, run: Run) -> bool:
+        """Whether the steps of the fitted algorithm descend, where the family's name says so."""
+        return True
+
+    def following(self, fit: Fit, course: CourseFit, run: Run) -> Fit:
+        """The fit with the numbers of its course."""
         return fit
 
     @abstractmethod

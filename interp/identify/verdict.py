@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING
 import torch
 
 from interp.identify.family import Fit
+from interp.identify.losses import Solves
 from interp.identify.score import Score
 from interp.models.skipped import Skipped
-from interp.results import Family, Loss, Verdict
+from interp.results import Family, Loss, Share, Verdict
 
 if TYPE_CHECKING:
     from interp.identify.choose import Choice
     from interp.identify.run import Run
 
 __all__ = ["family_rows", "score_words", "task_sentence", "verdict"]
+
+SOLVED = 0.5  # of what the best possible gains: from here a task is said to be solved, not just better than zero
+_LEVEL = {
+    "layer-by-layer": "Layer by layer it runs",
+    "step-by-step": "Step by step it runs",
+    "as-a-whole": "As a whole it behaves like",
+}
 
 
 def family_rows(choice: Choice, run: Run) -> tuple[Family, ...]:
@@ -51,24 +59,29 @@ def family_rows(choice: Choice, run: Run) -> tuple[Family, ...]:
 def verdict(choice: Choice, run: Run) -> Verdict:
     """Its summary leads with what a reader must not miss."""
     losses = choice.losses
-    solves, share = losses.solves
-    task = task_sentence(solves, share, losses.rows, run)
+    solves, said = losses.solves, choice.statements
+    task = task_sentence(solves, losses.rows, run)
     what = _what(choice, run)
     shown = choice.closest
     return Verdict(
         algorithm="unrecognized" if choice.chosen is None else choice.chosen.named,
         recognized=choice.chosen is not None,
-        solves_task=solves,
+        solves_task=solves.answer == "yes",
         fidelity=None if shown is None else shown.score.fidelity,
         fidelity_ci=(None, None) if shown is None else shown.score.interval,
-        summary=f"{what} {task}" if solves else f"{task} {what}",
+        summary=f"{what} {task}" if solves.answer == "yes" else f"{task} {what}",
+        level=said.level,
+        solves=solves.answer,
+        explodes=Share(value=solves.explodes, interval=solves.explodes_ci),
+        function=None if said.function is None else said.function.named,
     )
 
 
 def _what(choice: Choice, run: Run) -> str:
     prompts = f"{run.task.words.prompt}s"
     if choice.chosen is not None:
-        return f"It runs {choice.chosen.named}: {_follows(choice.chosen, prompts)}{_remark(choice)}"
+        runs = _LEVEL[choice.statements.level or "as-a-whole"]
+        return f"{runs} {choice.chosen.named}: {_follows(choice.chosen, prompts)}{_course(choice)}{_remark(choice)}"
     if choice.closest is None:
         reason = run.network.skipped or Skipped("its prediction is constant or not finite")
         return f"Unrecognized: {reason.reason}."
@@ -89,14 +102,24 @@ def _follows(fit: Fit, prompts: str) -> str:
     return f"its predictions on fresh {prompts} follow {fit.family.formula}{numbers} to R² = {score_words(fit.score)}."
 
 
+def _course(choice: Choice) -> str:
+    """How closely the read-outs are followed, where that is known of the chosen family."""
+    course = None if choice.chosen is None else choice.statements.courses.get(choice.chosen.family.name)
+    if course is None or choice.statements.level == "as-a-whole" or len(course.r2) < 2:
+        return ""
+    worst = min(range(len(course.r2)), key=lambda layer: course.r2[layer])
+    score = score_words(Score(fidelity=course.r2[worst], interval=course.intervals[worst]))
+    return f" After every layer it stands where the algorithm does, to R² = {score} at the worst, layer {worst}."
+
+
 def _remark(choice: Choice) -> str:
     chosen = choice.chosen
     remark = "" if chosen is None else chosen.family.remark(chosen, choice.fits)
     return f" {remark}" if remark else ""
 
 
-def task_sentence(solves: bool, share: float | None, losses: tuple[Loss, ...], run: Run) -> str:
-    """Whether it solves its task, with the errors that say so."""
+def task_sentence(solves: Solves, losses: tuple[Loss, ...], run: Run) -> str:
+    """Whether it solves its task, with the errors that say so, and whether it explodes."""
     words, known = run.task.words, {entry.name: entry.mse for entry in losses}
     network, null, oracle = (known.get(name) for name in ("network", "null", "oracle"))
     figures = ""
@@ -104,9 +127,26 @@ def task_sentence(solves: bool, share: float | None, losses: tuple[Loss, ...], r
         optimum = "0 to rounding" if oracle < 1e-15 * null else f"{words.factor * oracle:.3g}"
         own, zero = (f"{words.factor * value:.3g}" for value in (network, null))
         figures = f" ({words.error} {own}; predicting zero {zero}, optimum {optimum})"
-    if not solves:
-        return f"Does not solve the task{figures}."
-    return f"It solves the task{figures}, {100 * (share or 0.0):.0f} % of what the optimum gains."
+    low, high = solves.explodes_ci
+    bad = (
+        f" It explodes on {share_words(solves.explodes)} of {words.prompt}s [{share_words(low)}, {share_words(high)}]."
+    )
+    return {
+        "yes": _gains(solves.share or 0.0, figures),
+        "no": f"Does not solve the task{figures}.",
+        "undecided": f"Whether it beats predicting zero is undecided{figures}.",
+    }[solves.answer] + bad * (solves.explodes > 0)
+
+
+def _gains(share: float, figures: str) -> str:
+    percent = f"{100 * share:.0f} % of what the optimum gains"
+    what = "solves the task" if share >= SOLVED else "beats predicting zero"
+    return f"It {what}{figures}, {percent}."
+
+
+def share_words(share: float) -> str:
+    """A share of prompts, for people: in percent, or so many in 10,000."""
+    return f"{100 * share:.2g} %" if share >= 0.001 else f"{10_000 * share:.2g} in 10,000"
 
 
 def score_words(score: Score) -> str:

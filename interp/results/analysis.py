@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from interp.models.words import Words
 from interp.probes.interventions import Erasure, Transplant
@@ -26,6 +26,7 @@ __all__ = [
     "ImplicitModel",
     "Layer",
     "Preconditioner",
+    "Share",
     "Split",
     "Verdict",
     "Weights",
@@ -88,13 +89,30 @@ class Family:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share:
+    """A share of prompts, with a 95 % interval."""
+
+    value: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
+    """``level``: the strongest statement that holds of the algorithm, what each layer does ("layer-by-layer"), where
+    the network stands after every layer ("step-by-step") or what it predicts ("as-a-whole"); ``function``: the smallest
+    family that predicts the same. ``solves``: whether it beats predicting zero, ``solves_task`` whether that is "yes";
+    ``explodes``: on what share of prompts its error is far above that of predicting zero."""
+
     algorithm: str
     recognized: bool
     solves_task: bool
     fidelity: float | None
     fidelity_ci: tuple[float | None, float | None]
     summary: str
+    level: Literal["layer-by-layer", "step-by-step", "as-a-whole"] | None = None
+    solves: Literal["yes", "no", "undecided"] | None = None
+    explodes: Share | None = None
+    function: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from interp.results.tables import Tabular
 
 __all__ = [
     "Absorption",
+    "CourseRow",
     "Evidence",
     "Interpolation",
     "LayerSwap",
@@ -127,6 +128,17 @@ class Absorption:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CourseRow:
+    """A family fitted to where the network stands after every layer: the R^2 of its read-outs for the network's after
+    ``layer``, on prompts that were not fitted."""
+
+    family: str
+    layer: int
+    r2: float
+    r2_ci: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence(Tabular):
     """``prompts`` fresh prompts behind the losses, which go from worst to best; ``held_out`` prompts behind the
     fidelity of the verdict and of the families; ``notes`` say what was skipped, and why. Layers are replaced by
@@ -145,3 +157,4 @@ class Evidence(Tabular):
     interpolation: Interpolation | None = None
     stress: tuple[Stress, ...] = ()
     absorption: tuple[Absorption, ...] = ()
+    course: tuple[CourseRow, ...] = ()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float, Int
+from scipy.stats import norm
 from torch import Tensor
 
-__all__ = ["mean_with_error", "quantile_bins", "ratio_with_error"]
+__all__ = ["mean_with_error", "quantile_bins", "ratio_with_error", "wilson"]
 
 BINS = 10
 
@@ -36,3 +39,10 @@ def quantile_bins(values: Float[Tensor, "*shape"], bins: int = BINS) -> Int[Tens
     """The quantile bin of every value. Equal values share a bin, so some may stay empty."""
     levels = torch.linspace(0, 1, bins + 1, dtype=values.dtype)[1:-1]
     return torch.bucketize(values.contiguous(), torch.quantile(values.flatten(), levels))
+
+
+def wilson(found: int, count: int, level: float = 0.95) -> tuple[float, float]:
+    """The Wilson interval of a share, found / count."""
+    z = float(norm.ppf(0.5 + level / 2))
+    middle, spread = found + z**2 / 2, z * math.sqrt(found * (count - found) / count + z**2 / 4)
+    return max(0.0, (middle - spread) / (count + z**2)), min(1.0, (middle + spread) / (count + z**2))

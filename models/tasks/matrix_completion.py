@@ -258,16 +258,20 @@ class MatrixCompletion(TaskFields):
 
     @cached_property
     def penalty(self) -> float:
-        """lambda of the best B (A^T A + lambda I)^-1 A^T C, on prompts of its own; 0 without noise."""
-        if not self.noise.largest > 0:
-            return 0.0
+        """lambda of the best B (A^T A + lambda I)^-1 A^T C, on prompts of its own; 0 where B A^+ C is better: a small
+        singular value of A makes that explode, with noise or, where A has less than the rank of X, without."""
         drawn = self.sample(min(PENALTY_PROMPTS, self.most_prompts), PENALTY_SEED)
-        grid = [self.noise.largest**2 * 2.0 ** (0.5 * k) for k in range(-10, 21)]
-        return min(grid, key=lambda value: float((_ridge(drawn, value) - drawn.D).square().mean()))
+        base = self.noise.largest**2 or float(drawn.A.square().sum((-1, -2)).mean()) / self.dim
+        grid = [base * 2.0 ** (0.5 * k) for k in (range(-10, 21) if self.noise.largest > 0 else range(-40, 1))]
+        guesses = {value: _ridge(drawn, value) for value in grid}
+        if not self.noise.largest > 0:
+            guesses[0.0] = nystrom(drawn.A, drawn.B, drawn.C)
+        errors = {value: float((guess - drawn.D).square().mean()) for value, guess in guesses.items()}
+        return min(errors, key=lambda value: errors[value])
 
     def oracle(self, prompts: CompletionPrompts) -> Float[Tensor, "prompt query output"]:
-        """The Nystrom estimate B A^+ C; with noise, where A^+ would only amplify it, ridge regression B (A^T A + lambda
-        I)^-1 A^T C with the one best ``penalty``."""
+        """The Nystrom estimate B A^+ C or, where A^+ amplifies too much, ridge regression B (A^T A + lambda I)^-1 A^T C
+        with the one best ``penalty``."""
         if self.penalty == 0:
             return nystrom(prompts.A, prompts.B, prompts.C)
         return _ridge(prompts, self.penalty)

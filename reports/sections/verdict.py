@@ -37,10 +37,13 @@ _MEANING = {
     "revalg": "Every head copies a whole channel of earlier tokens, a state say, weighted by the inner product of two "
     "whole channels: one number per pair of channels in place of a matrix. Causal networks of this form can learn in "
     "context how the states move, by gradient steps on the states so far, preconditioned or not.",
+    "polynomial": "The prediction is a polynomial in Σ applied to α, as that of so many gradient steps of any sign; no "
+    "layer by layer descent is behind it.",
     "unrecognized": "None of the known algorithm families predicts what this network predicts.",
 }
 
 
+_LEVELS = {"layer-by-layer": "layer by layer", "step-by-step": "step by step"}
 _NOTABLE = 0.001  # share of the variance of the predictions from which a gap is worth a sentence
 _GRAVE = ("undetermined", "signs disagree", "estimates far apart")  # remarks that leave a coefficient open
 
@@ -61,11 +64,15 @@ class Head:
 def head(analysis: Analysis) -> Head:
     verdict = analysis.verdict
     tone: Literal["good", "caution", "bad"] = "good"
-    words = f"recognized: {verdict.algorithm}"
-    if not verdict.solves_task:
+    words = f"recognized: {verdict.algorithm}{f', {_LEVELS[verdict.level]}' if verdict.level in _LEVELS else ''}"
+    if verdict.solves == "undecided":
+        tone, words = "caution", "undecided: does it solve the task?"
+    elif not verdict.solves_task:
         tone, words = "bad", "does not solve the task"
     elif not verdict.recognized:
         tone, words = "caution", "not recognized"
+    elif verdict.level == "as-a-whole":
+        tone, words = "caution", f"behaves like: {verdict.algorithm}"
     return Head(
         tone=tone,
         words=words,
@@ -130,7 +137,8 @@ def fidelity_sentence(analysis: Analysis) -> str:
 
 def task_sentence(analysis: Analysis) -> str:
     """Whether it beats predicting zero, with the losses that say so."""
-    words, answer = _words(analysis), "yes" if analysis.verdict.solves_task else "no"
+    verdict = analysis.verdict
+    words, answer = _words(analysis), verdict.solves or ("yes" if verdict.solves_task else "no")
     if analysis.sequences is not None:
         count = analysis.sequences.prompts
         losses = (half_loss(analysis.sequences, name) for name in ("network", "null", "ridge"))

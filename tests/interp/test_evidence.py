@@ -171,24 +171,35 @@ def test_solving_the_task_is_beating_zero_by_a_share_of_the_possible_and_beyond_
     null = 1.0 + torch.rand(400, generator=generator, dtype=torch.float64)
     oracle = 0.1 * null
 
-    def verdict(network: Tensor) -> tuple[bool, float | None]:
-        return solves_task(squares(null, network, oracle))
+    def verdict(network: Tensor, lost: int = 0) -> tuple[str, float | None]:
+        found = solves_task(squares(null, network, oracle), lost)
+        return found.answer, found.share
 
-    assert verdict(oracle) == (True, pytest.approx(1.0))
-    assert verdict(0.5 * null) == (True, pytest.approx(0.5 / 0.9))
-    assert verdict(0.97 * null) == (False, pytest.approx(0.03 / 0.9))  # sure, but below 5 % of what is possible
-    assert verdict(null) == (False, 0.0)
-    assert verdict(3 * null)[0] is False  # worse than predicting zero
+    assert verdict(oracle) == ("yes", pytest.approx(1.0))
+    assert verdict(0.5 * null) == ("yes", pytest.approx(0.5 / 0.9))
+    assert verdict(0.97 * null) == ("no", pytest.approx(0.03 / 0.9))  # sure, but below 5 % of what is possible
+    assert verdict(null) == ("no", 0.0)
+    assert verdict(3 * null)[0] == "no"  # worse than predicting zero
     noise = torch.randn(400, generator=generator, dtype=torch.float64)
     doubtful = 0.9 * null + 3.0 * (noise - noise.mean())
-    assert verdict(doubtful) == (False, pytest.approx(0.1 / 0.9))  # a gain of 0.15, known to 0.15
-    doubtful[3] = torch.inf
-    assert verdict(doubtful) == (False, None)
+    assert verdict(doubtful) == ("undecided", pytest.approx(0.1 / 0.9))  # a gain of 0.15, known to 0.3
+    assert verdict(null, lost=400)[0] == "no"
+
+
+def test_one_exploding_prompt_decides_nothing() -> None:
+    null = 1.0 + torch.rand(4000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    network = 0.5 * null
+    for size in (1e3, 1e30, float("inf"), float("nan")):
+        network[7] = size
+        found = solves_task(squares(null, network, 0.1 * null))
+        assert found.answer == "yes" and found.explodes == 1 / 4000
+        assert found.explodes_ci[0] < 1 / 4000 < found.explodes_ci[1] < 0.002
 
 
 def test_a_task_that_cannot_be_solved_is_not_solved() -> None:
     ones = torch.ones(10, dtype=torch.float64)
-    assert solves_task(squares(ones, ones, ones)) == (False, None)
+    found = solves_task(squares(ones, ones, ones))
+    assert (found.answer, found.share, found.explodes) == ("no", None, 0.0)
 
 
 def test_the_table_of_losses_takes_what_is_affordable() -> None:
