@@ -10,7 +10,7 @@ start with a good guess (W_0 s_t) explain nothing by themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from jaxtyping import Float
@@ -29,11 +29,12 @@ from interp.errors import LayoutError
 from interp.families.channel_heads import BlockHeads, free_numbers, live_channels, refit_heads
 from interp.families.gradient_step import GradientStep, step_sentence
 from interp.families.recovered_sequences import recovered_heads
+from interp.identify.course import CourseFit
 from interp.identify.family import Family, Fit, register_family
 from interp.identify.networks import CausalSequences
 from interp.identify.networks.causal_sequences import predict_in_chunks
 from interp.identify.run import Run
-from interp.identify.score import EXACT, NEGLIGIBLE
+from interp.identify.score import EXACT, NEGLIGIBLE, bootstrap_fidelity
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks import Prompts
@@ -43,6 +44,7 @@ __all__ = ["BlockScalarFit", "run_heads"]
 
 FEW = 64  # sequences enough for a zero pattern
 REFITTED = 256  # sequences that the numbers of the heads are fitted to
+FOLLOWED = 512  # sequences on which it is followed layer by layer
 ENOUGH = 0.01  # share of the variance that needs no refit
 
 
@@ -119,6 +121,27 @@ class BlockScalarFamily(Family):
             heads=heads,
             how=how,
             published=published,
+        )
+
+    def course(self, fit: Fit, run: Run) -> CourseFit | None:
+        """Its heads in the network's place, with the numbers that they have: what the tokens add to their guess after
+        every layer, at all positions."""
+        network = run.network
+        assert isinstance(fit, BlockScalarFit) and isinstance(network, CausalSequences)
+        if not run.model.layers > 1:
+            return None
+        drawn = network.held_out.drawn[slice(0, FOLLOWED)]
+        Q, P = fit.heads.weights(channel_size(run.spec))
+        alone = replace(network, model=replace(run.model, Q=Q, P=P))
+        own, its = network.readouts(drawn), alone.readouts(drawn)
+        scores = [
+            bootstrap_fidelity(its[name] - own["layer-0"], own[name] - own["layer-0"], run.seeds.intervals)
+            for name in (f"layer-{layer + 1}" for layer in range(run.model.layers))
+        ]
+        if any(score.fidelity is None for score in scores):
+            return None
+        return CourseFit(
+            r2=tuple(score.fidelity or 0.0 for score in scores), intervals=tuple(s.interval for s in scores)
         )
 
     def remark(self, fit: Fit, fits: Sequence[Fit]) -> str:

@@ -39,6 +39,7 @@ class ClosedFormFamily(Family):
     formula: str
     turn: int = 6
     algorithm = "closed-form"
+    level = "layer-by-layer"  # its conditions are on what the layers hand on
 
     def applies(self, run: Run) -> Skipped | None:
         if not isinstance(run.network.held_out.drawn, LinePrompts):

@@ -152,6 +152,7 @@ class SharedKeysFamily(Family):
         own, other = fit.parametrisation, smaller.parametrisation if isinstance(smaller, OmegaFit) else None
         if not isinstance(own, BasisParametrisation) or not isinstance(other, BasisParametrisation):
             return False
+        assert course.fit is not None  # as ``course`` gives it
         if own.by_layer is not None or other.by_layer is not None:
             return False
         weights, errors = weight_errors(network.layers, own.maps, network.live)
@@ -173,7 +174,7 @@ class SharedKeysFamily(Family):
         return all(down)
 
     def following(self, fit: Fit, course: CourseFit, run: Run) -> Fit:
-        assert isinstance(fit, OmegaFit)
+        assert isinstance(fit, OmegaFit) and course.fit is not None  # as ``course`` gives it
         return self._with(fit.parametrisation, fit.output, course.fit, run)
 
     def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:

@@ -91,10 +91,10 @@ def affordable(parametrisation: Parametrisation, width: int, prompts: int) -> in
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CourseFit:
-    """The numbers of a family by the trajectory estimate, and after every layer the R^2 of its read-outs for the
-    network's on prompts that were not fitted, each with its 95 % interval."""
+    """After every layer the R^2 of a family's read-outs for the network's on prompts that were not fitted, each with its
+    95 % interval; ``fit``: its numbers by the trajectory estimate, None where it is followed with those it has."""
 
-    fit: Estimate
+    fit: Estimate | None = None
     r2: tuple[float, ...]
     intervals: tuple[Interval, ...]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -98,6 +98,7 @@ class Family(ABC):
         """The chosen fit, with what is looked at only once it is chosen."""
         return fit
 
+    level: Literal["layer-by-layer", "as-a-whole"] = "as-a-whole"  # what a fit and its conditions alone say
     ascending: str = ""  # the family that has the function of this one where its steps do not all descend
 
     def course(self, fit: Fit, run: Run) -> CourseFit | None:

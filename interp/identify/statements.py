@@ -55,12 +55,15 @@ def state(run: Run, fits: Sequence[Fit], function: Fit | None) -> Statements:
     if function is not None and not function.family.descends(function, run):
         function = next((f for f in fits if f.family.name == function.family.ascending and f.recognized), None)
     for level, fit in _strongest(run, ordered, courses):
+        if function is not None and function.family.name in fit.family.contains and function not in ordered:
+            continue  # the smaller one is not followed layer by layer, but is as good an account of the whole
         followed = fit.family.following(fit, courses[fit.family.name], run)
         if followed.family.descends(followed, run):
             return Statements(chosen=followed, level=level, function=function, courses=courses)
-    return Statements(
-        chosen=function, level=None if function is None else "as-a-whole", function=function, courses=courses
-    )
+    level: Level | None = None
+    if function is not None:  # after one layer the whole is all there is
+        level = "step-by-step" if run.model.layers == 1 else function.family.level
+    return Statements(chosen=function, level=level, function=function, courses=courses)
 
 
 def _strongest(run: Run, ordered: Sequence[Fit], courses: Mapping[str, CourseFit]) -> list[tuple[Level, Fit]]:
