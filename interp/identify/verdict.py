@@ -127,10 +127,8 @@ def task_sentence(solves: Solves, losses: tuple[Loss, ...], run: Run) -> str:
         optimum = "0 to rounding" if oracle < 1e-15 * null else f"{words.factor * oracle:.3g}"
         own, zero = (f"{words.factor * value:.3g}" for value in (network, null))
         figures = f" ({words.error} {own}; predicting zero {zero}, optimum {optimum})"
-    low, high = solves.explodes_ci
-    bad = (
-        f" It explodes on {share_words(solves.explodes)} of {words.prompt}s [{share_words(low)}, {share_words(high)}]."
-    )
+    share, low, high = (f"{100 * value:.2g} %" for value in (solves.explodes, *solves.explodes_ci))
+    bad = f" It explodes on {share} of {words.prompt}s [{low}, {high}]."
     return {
         "yes": _gains(solves.share or 0.0, figures),
         "no": f"Does not solve the task{figures}.",
@@ -142,11 +140,6 @@ def _gains(share: float, figures: str) -> str:
     percent = f"{100 * share:.0f} % of what the optimum gains"
     what = "solves the task" if share >= SOLVED else "beats predicting zero"
     return f"It {what}{figures}, {percent}."
-
-
-def share_words(share: float) -> str:
-    """A share of prompts, for people: in percent, or so many in 10,000."""
-    return f"{100 * share:.2g} %" if share >= 0.001 else f"{10_000 * share:.2g} in 10,000"
 
 
 def score_words(score: Score) -> str:

@@ -17,7 +17,8 @@ from interp.models.transformer import LinearTransformer
 FEW = "128"
 OMEGAS = {"xx", "xy", "yx", "yy"}
 ALGORITHMS = {
-    "gd", "gd++", "diag", "preconditioned-gd", "equivariant", "polynomial", "eagle", "revalg", "closed-form", "unrecognized",
+    "gd", "gd++", "diag", "preconditioned-gd", "equivariant", "polynomial", "eagle", "revalg", "closed-form",
+    "unrecognized",
 }  # fmt: skip
 TOP = {
     "schema", "checkpoint", "task", "layers", "families", "verdict", "evidence", "probes", "implicit", "provenance",
