@@ -92,7 +92,7 @@ def affordable(parametrisation: Parametrisation, width: int, prompts: int) -> in
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CourseFit:
     """After every layer the R^2 of a family's read-outs for the network's on prompts that were not fitted, each with a
-    interval; ``fit``: its numbers by the trajectory estimate, None where it is followed with those it has."""
+    95 % interval; ``fit``: its numbers by the trajectory estimate, None where it is followed with those it has."""
 
     fit: Estimate | None = None
     r2: tuple[float, ...]
