@@ -21,6 +21,7 @@ QUICK = (
     "models/test_atomic_write",
     "models/test_document_numbers",
     "models/test_hooked_forward",
+    "ordinary/test_suite",
     "papers/test_eagle_sections",
     "probes/test_intervals",
     "probes/test_moments",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from interp.identify.family import FAMILIES, Family, Fit
 from interp.identify.losses import Losses, measure_losses
 from interp.identify.score import RECOGNIZED, RECOGNIZED_LOWER, SAID, Score
-from interp.identify.statements import Statements, state
+from interp.identify.statements import NOTHING, Statements, state
 from interp.models.skipped import Skipped
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Choice:
     entries: tuple[tuple[Family, Fit | Skipped], ...]
     chosen: Fit | None
     why: Mapping[str, str]
-    statements: Statements
+    statements: Statements = NOTHING
 
     @property
     def fits(self) -> tuple[Fit, ...]:

@@ -20,7 +20,7 @@ from interp.identify.family import Fit
 if TYPE_CHECKING:
     from interp.identify.run import Run
 
-__all__ = ["Level", "Statements", "state"]
+__all__ = ["NOTHING", "Level", "Statements", "state"]
 
 FOLLOWS = 0.90  # R^2 after every layer, at the lower end of its interval, for a family to be the course
 WORTH = 0.02  # gain at the worst layer for which a larger family is preferred
@@ -38,6 +38,9 @@ class Statements:
     level: Level | None
     function: Fit | None
     courses: Mapping[str, CourseFit] = field(default_factory=dict)
+
+
+NOTHING = Statements(chosen=None, level=None, function=None)
 
 
 def state(run: Run, fits: Sequence[Fit], function: Fit | None) -> Statements:
@@ -93,6 +96,8 @@ def _climbs(fit: Fit, present: Fit, courses: Mapping[str, CourseFit], run: Run) 
     if fit.parameters < present.parameters:
         return False
     one, other = courses[fit.family.name], courses[present.family.name]
+    if 1.0 - one.worst < EXACT <= 1.0 - other.worst:
+        return True
     if one.worst - other.worst > max(WORTH, fit.family.worth):
         return True
     return _surely_more(present, [fit], courses, run)
