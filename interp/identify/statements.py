@@ -70,6 +70,8 @@ def state(run: Run, fits: Sequence[Fit], function: Fit | None) -> Statements:
 
 
 def _strongest(run: Run, ordered: Sequence[Fit], courses: Mapping[str, CourseFit]) -> list[tuple[Level, Fit]]:
+    exact = [fit for fit in ordered if 1.0 - courses[fit.family.name].worst < EXACT]
+    ordered = exact or ordered  # beside one that is the network, no other is
     out: list[tuple[Level, Fit]] = []
     for fit in ordered:
         found = fit.family.mechanism(fit, run)
@@ -95,18 +97,20 @@ def _follows(course: CourseFit) -> bool:
 def _climbs(fit: Fit, present: Fit, courses: Mapping[str, CourseFit], run: Run) -> bool:
     if fit.parameters < present.parameters:
         return False
-    one, other = courses[fit.family.name], courses[present.family.name]
-    if 1.0 - one.worst < EXACT <= 1.0 - other.worst:
-        return True
-    if one.worst - other.worst > max(WORTH, fit.family.worth):
-        return True
-    return _surely_more(present, [fit], courses, run)
+    return _better(fit, present, courses) or _surely_more(present, [fit], courses, run)
+
+
+def _better(fit: Fit, present: Fit, courses: Mapping[str, CourseFit]) -> bool:
+    """Whether it follows materially better: exactly, or by more than its worth at the worst layer."""
+    one, other = courses[fit.family.name].worst, courses[present.family.name].worst
+    return 1.0 - one < EXACT <= 1.0 - other or one - other > max(WORTH, fit.family.worth)
 
 
 def _surely_more(fit: Fit, larger: Sequence[Fit], courses: Mapping[str, CourseFit], run: Run) -> bool:
-    """Whether a family that contains this one has a coefficient more that is surely there."""
+    """Whether a family that contains this one follows materially better, or has a coefficient more that is surely
+    there."""
     return any(
-        other.family.beyond(other, courses[other.family.name], fit, run)
+        _better(other, fit, courses) or other.family.beyond(other, courses[other.family.name], fit, run)
         for other in larger
         if fit.family.name in other.family.contains
     )
