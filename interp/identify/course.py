@@ -17,19 +17,18 @@ of the moved Gram matrix, which is linear in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.identify.estimates import CONVERGED, DAMPING, NEARLY, Parametrisation
-from interp.models.gram import LayerMaps
+from interp.models.gram import GramTrajectory, LayerMaps, forward
 from interp.stats.bootstrap import Interval, bootstrap
 from interp.stats.least_squares import Estimate, least_squares
-from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, minimise
+from interp.stats.levenberg_marquardt import Evaluated, Progress, Quadratic, Stopping, minimise
 
 __all__ = ["Course", "CourseFit", "affordable", "course_of", "follow"]
 
@@ -58,14 +57,13 @@ class Course:
     def prompts(self) -> int:
         return len(self.gram)
 
+    def factor(self, layer: int) -> Float[Tensor, "prompt 1 1"]:
+        """By which an error after this layer is multiplied."""
+        return self.weight[layer][:, None, None] / self.scale[layer] ** 0.5
+
     def first(self, count: int) -> Course:
         cut = tuple(tuple(part[:count] for part in parts) for parts in (self.readouts, self.weight))
         return replace(self, gram=self.gram[:count], readouts=cut[0], weight=cut[1])
-
-    @property
-    def moves(self) -> bool:
-        """Does the read-out move at all?"""
-        return max(self.scale) > 0
 
 
 def course_of(
@@ -73,7 +71,7 @@ def course_of(
 ) -> Course:
     """The course of a network over prompts of these Gram matrices; ``inputs`` and ``label`` are the coordinates of
     a token."""
-    readouts = tuple(_readouts(_passed(network, gram, inputs)[0], label))
+    readouts = tuple(_readouts(_passage(network, gram, inputs), label))
     sizes = [w.flatten(1).norm(dim=1) for w in readouts]
     weight = tuple((BOUND * s.median() / s.clamp_min(1e-300)).clamp(max=1.0) for s in sizes)
     power = [float((b * s).square().mean()) for b, s in zip(weight, sizes, strict=True)]
@@ -118,17 +116,16 @@ def follow(
     match = _Match(parametrisation, part, starts[0], free)
     start = min(starts, key=lambda theta: match(theta).value)
     end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
-    curvature = match(end.theta).jacobian.flatten(1).square().sum(1) * (network.prompts / part.prompts)
+    curvature = match.at(end.theta)[2]().flatten(1).square().sum(1) * (network.prompts / part.prompts)
     match = _Match(parametrisation, network, starts[0], ANCHOR * curvature)
     start = min((starts[0], end.theta), key=lambda theta: match(theta).value)
     end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
-    point = match(end.theta)
-    rows = point.jacobian.flatten(2).permute(1, 2, 0)
-    local = least_squares(rows, point.residual.flatten(1), size=power**0.5)
+    value, left, jacobian = match.at(end.theta)
+    local = least_squares(jacobian().flatten(2).permute(1, 2, 0), left.flatten(1), size=power**0.5)
     fit = Estimate(
-        end.theta, local.stderr, local.determined, local.partners, 2 * point.value / max(power, 1e-300), end.iteration
+        end.theta, local.stderr, local.determined, local.partners, 2 * value / max(power, 1e-300), end.iteration
     )
-    followed = _readouts(_passed(parametrisation.build(end.theta), held_out.gram, held_out.inputs)[0], held_out.label)
+    followed = _readouts(_passage(parametrisation.build(end.theta), held_out.gram, held_out.inputs), held_out.label)
     scores = [_explained(held_out, layer, w, seed) for layer, w in enumerate(followed)]
     return CourseFit(fit=fit, r2=tuple(s[0] for s in scores), intervals=tuple(s[1] for s in scores))
 
@@ -142,25 +139,14 @@ def _explained(held_out: Course, layer: int, followed: Tensor, seed: int) -> tup
     return float("-inf") if value is None else value, interval
 
 
-def _passed(
-    layers: LayerMaps, gram: Float[Tensor, "prompt D D"], inputs: Sequence[int]
-) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """What enters as x after 0, 1, ..., L layers, one column for every input; the Gram matrix before every layer, and
-    the maps T."""
-    identity = torch.eye(gram.shape[-1], dtype=gram.dtype)
-    states = [identity[:, list(inputs)].expand(gram.shape[0], -1, -1)]
-    grams, maps = [], []
-    for layer in range(layers.layers):
-        T = layers.residual * identity + layers.update(layer, gram)
-        grams.append(gram)
-        maps.append(T)
-        states.append(T @ states[-1])
-        gram = T @ gram @ T.mT
-    return states, grams, maps
+def _passage(layers: LayerMaps, gram: Float[Tensor, "prompt D D"], inputs: Sequence[int]) -> GramTrajectory:
+    """The pass of tokens with a 1 in one input each."""
+    units = torch.eye(gram.shape[-1], dtype=gram.dtype)[list(inputs)]
+    return forward(layers, gram, units.expand(gram.shape[0], -1, -1))
 
 
-def _readouts(states: Sequence[Tensor], label: Sequence[int]) -> list[Tensor]:
-    return [state[:, list(label)] for state in states[1:]]
+def _readouts(passage: GramTrajectory, label: Sequence[int]) -> list[Float[Tensor, "prompt label input"]]:
+    return [tokens[..., list(label)].mT for tokens in passage.queries[1:]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,52 +158,36 @@ class _Match:
     anchor: Float[Tensor, " parameter"]
     pull: Float[Tensor, " parameter"]
 
-    def __call__(self, theta: Tensor) -> _Point:
+    def __call__(self, theta: Tensor) -> Evaluated:
+        value, left, jacobian = self.at(theta)
+
+        def quadratic() -> Quadratic:
+            rows, back = jacobian().flatten(1), self.pull * (theta - self.anchor)
+            return Quadratic(back - rows @ left.flatten(), rows @ rows.mT + torch.diag(self.pull))
+
+        return Evaluated(value if value == value else float("inf"), quadratic)
+
+    def at(self, theta: Tensor) -> tuple[float, Float[Tensor, "prompt layer label input"], Callable[[], Tensor]]:
+        """The value, what is left of the read-outs, and their derivatives, both weighted."""
         layers, target = self.parametrisation.build(theta), self.target
-        passed = _passed(layers, target.gram, target.inputs)
-        left = [
-            b[:, None, None] / s**0.5 * (w - own)
-            for b, s, w, own in zip(
-                target.weight, target.scale, target.readouts, _readouts(passed[0], target.label), strict=True
-            )
-        ]
-        residual = torch.stack(left, 1)
-        value = 0.5 * float(residual.square().sum() + (self.pull * (theta - self.anchor).square()).sum())
-        return _Point(self, theta, layers, passed, residual, value if value == value else float("inf"))
-
-
-@dataclass(frozen=True, eq=False)
-class _Point:
-    match: _Match
-    theta: Float[Tensor, " parameter"]
-    layers: LayerMaps
-    passed: tuple[list[Tensor], list[Tensor], list[Tensor]]
-    residual: Float[Tensor, "prompt layer label input"]
-    value: float
-
-    @cached_property
-    def jacobian(self) -> Float[Tensor, "parameter prompt layer label input"]:
-        return _tangents(self.match.parametrisation, self.layers, self.passed, self.match.target)
-
-    def quadratic(self) -> Quadratic:
-        rows, pull = self.jacobian.flatten(1), self.match.pull
-        back = pull * (self.theta - self.match.anchor)
-        return Quadratic(back - rows @ self.residual.flatten(), rows @ rows.mT + torch.diag(pull))
+        passage = _passage(layers, target.gram, target.inputs)
+        own = _readouts(passage, target.label)
+        left = torch.stack([target.factor(k) * (w - own[k]) for k, w in enumerate(target.readouts)], 1)
+        value = 0.5 * float(left.square().sum() + (self.pull * (theta - self.anchor).square()).sum())
+        return value, left, lambda: _tangents(self.parametrisation, layers, passage, target)
 
 
 def _tangents(
-    parametrisation: Parametrisation, layers: LayerMaps, passed: tuple[list[Tensor], ...], target: Course
+    parametrisation: Parametrisation, layers: LayerMaps, passage: GramTrajectory, target: Course
 ) -> Float[Tensor, "parameter prompt layer label input"]:
-    """Derivatives of the weighted read-outs after every layer by every number of ``parametrisation``, where what
-    follows a layer are ``layers``, passed as ``passed`` says."""
-    (states, grams, maps), sizes = passed, parametrisation.sizes
-    prompts, parameters = states[0].shape[0], sum(sizes)
-    shape = parameters, prompts, len(sizes), len(target.label), len(target.inputs)
-    out = torch.zeros(shape, dtype=states[0].dtype)
-    known, one = 0, torch.eye(parameters, dtype=states[0].dtype)
-    moved_state, moved_gram = (part.new_zeros(0, *part.shape) for part in (states[0], grams[0]))
+    """Derivatives of the weighted read-outs after every layer by every number of ``parametrisation``."""
+    sizes, parameters = parametrisation.sizes, sum(parametrisation.sizes)
+    first, gram = passage.queries[0].mT, passage.grams[0]
+    out = gram.new_zeros(parameters, target.prompts, len(sizes), len(target.label), len(target.inputs))
+    known, one = 0, torch.eye(parameters, dtype=gram.dtype)
+    moved_state, moved_gram = first.new_zeros(0, *first.shape), gram.new_zeros(0, *gram.shape)
     for layer, size in enumerate(sizes):
-        T, G, C = maps[layer], grams[layer], states[layer]
+        T, G, C = passage.maps[layer], passage.grams[layer], passage.queries[layer].mT
         own = [parametrisation.build(one[known + k]).update(layer, G)[None] for k in range(size)]
         moved_map = torch.cat([layers.update(layer, moved_gram.flatten(0, 1)).view_as(moved_gram), *own])
         moved_state = torch.cat([moved_state, moved_map.new_zeros(size, *C.shape)])
@@ -226,6 +196,5 @@ def _tangents(
         turned = moved_map @ G @ T.mT
         moved_gram = turned + turned.mT + T @ moved_gram @ T.mT
         known += size
-        factor = target.weight[layer][:, None, None] / target.scale[layer] ** 0.5
-        out[:known, :, layer] = factor * moved_state[:, :, list(target.label)]
+        out[:known, :, layer] = target.factor(layer) * moved_state[:, :, list(target.label)]
     return out
