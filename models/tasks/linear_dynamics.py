@@ -26,8 +26,9 @@ from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_number
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks.base import Batch, TaskFields
+from interp.models.tasks.batch import Batch
 from interp.models.tasks.dynamics_targets import dynamics_targets
+from interp.models.tasks.fields import TaskFields
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import Prompts, References, Variation, Words

@@ -31,7 +31,8 @@ from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks.base import Batch, TaskFields, require_known
+from interp.models.tasks.batch import Batch
+from interp.models.tasks.fields import TaskFields, require_known
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words

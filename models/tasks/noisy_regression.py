@@ -23,7 +23,8 @@ from interp.errors import LayoutError
 from interp.models.numbers import as_float, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
-from interp.models.tasks.base import Batch, TaskFields
+from interp.models.tasks.batch import Batch
+from interp.models.tasks.fields import TaskFields
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words

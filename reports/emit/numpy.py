@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from interp.reports.emit.languages import register_language
-from interp.reports.emit.python_function import Library
+from interp.reports.emit.python_function import Dialect
 from interp.results import Certificate
 
 __all__ = ["emit"]
 
-NUMPY = Library(
+NUMPY = Dialect(
     alias="np",
     imports="import numpy as np",
     array="np.array({0}, dtype=float)",

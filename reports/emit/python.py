@@ -1,8 +1,8 @@
 """The recovered algorithm as a Python file of its own, with its certificate, that checks itself.
 
-The file needs nothing but its library. It holds a few prompts with the network's predictions as base 85 of
+The file needs nothing but its dialect. It holds a few prompts with the network's predictions as base 85 of
 little-endian single-precision numbers, which hold those prompts exactly. What differs between libraries
-is a ``Library``.
+is a ``Dialect``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from interp.reports.emit.certificate import origin, trust
-from interp.reports.emit.python_function import MATRICES, PROMPTS, Library, function_lines, has_data, indented, variable
+from interp.reports.emit.python_function import MATRICES, PROMPTS, Dialect, function_lines, has_data, indented, variable
 from interp.reports.emit.text import WIDTH, algorithm_lines, ascii_text, origin_lines
 from interp.results import Certificate, Recovered, Term
 from interp.results.update import shape
@@ -25,7 +25,7 @@ __all__ = ["python_source"]
 ROUNDING = 1e-6  # of the network's size: how far another machine's rounding may move the predictions of deep networks
 
 
-def python_source(certificate: Certificate, library: Library) -> str:
+def python_source(certificate: Certificate, dialect: Dialect) -> str:
     """The text of the file, ASCII only."""
     docstring = [
         f'"""{ascii_text(origin(certificate))}.',
@@ -40,10 +40,10 @@ def python_source(certificate: Certificate, library: Library) -> str:
     ]
     parts = (
         "\n".join(line.rstrip() for line in docstring),
-        f"import base64\nimport sys\n\n{library.imports}",
-        "".join(f"{line}\n" for line in _constants(certificate.recovered, library)),
-        "".join(f"{line}\n" for line in function_lines(certificate.recovered, library)),
-        "\n".join(_check(certificate, library)),
+        f"import base64\nimport sys\n\n{dialect.imports}",
+        "".join(f"{line}\n" for line in _constants(certificate.recovered, dialect)),
+        "".join(f"{line}\n" for line in function_lines(certificate.recovered, dialect)),
+        "\n".join(_check(certificate, dialect)),
     )
     return "\n\n".join(part for part in parts if part)
 
@@ -51,9 +51,9 @@ def python_source(certificate: Certificate, library: Library) -> str:
 # The numbers -------------------------------------------------------------------------------------------------------
 
 
-def _array(before: str, array: list[Any], after: str, library: Library, remark: str = "") -> Iterator[str]:
+def _array(before: str, array: list[Any], after: str, dialect: Dialect, remark: str = "") -> Iterator[str]:
     """Nested lists as an array, a line or more for each of the innermost; only ``before`` the first is not indented."""
-    opening, closing = library.array.split("{0}")
+    opening, closing = dialect.array.split("{0}")
     yield f"{before}{opening}[{f'  # {remark}' if remark else ''}"
     yield from _rows(array, 1)
     yield f"]{closing}{after}"
@@ -69,18 +69,18 @@ def _rows(array: list[Any], depth: int) -> Iterator[str]:
             yield from textwrap.wrap(text, WIDTH, initial_indent=left, subsequent_indent=f"{left} ")
 
 
-def _constants(recovered: Recovered, library: Library) -> Iterator[str]:
+def _constants(recovered: Recovered, dialect: Dialect) -> Iterator[str]:
     for channel in recovered.tokens:
         if channel.content == "start" and isinstance(channel.value, list):
             yield f"# The channel {ascii_text(channel.name)} starts as this matrix times the state."
-            yield from _array(f"START_{variable(channel.name)} = ", channel.value, "", library)
+            yield from _array(f"START_{variable(channel.name)} = ", channel.value, "", dialect)
     union = [term for update in shape(recovered.updates) for term in update.terms]
     blocks = next((factor.blocks for term in union for factor in term.factors if factor.blocks), None)
     if blocks is not None:
         owner = {position: index for index, block in enumerate(blocks) for position in block}
         holder = [owner.get(position, -1 - position) for position in range(recovered.dim)]
         yield "# The machine that holds each coordinate of x."
-        yield from textwrap.wrap(f"MACHINE = {library.array.format(holder)}", WIDTH, subsequent_indent=" " * 4)
+        yield from textwrap.wrap(f"MACHINE = {dialect.array.format(holder)}", WIDTH, subsequent_indent=" " * 4)
         yield "SAME = 1.0 * (MACHINE[:, None] == MACHINE)"
     if not has_data(union):
         return
@@ -90,12 +90,12 @@ def _constants(recovered: Recovered, library: Library) -> Iterator[str]:
     yield "LAYERS = ["
     for index, layer in enumerate(recovered.updates):
         yield f"    {{  # layer {index}"
-        yield from indented(_entries(union, {t.name: t for u in layer for t in u.terms}, library), 2)
+        yield from indented(_entries(union, {t.name: t for u in layer for t in u.terms}, dialect), 2)
         yield "    },"
     yield "]"
 
 
-def _entries(union: Iterable[Term], terms: Mapping[str, Term], library: Library) -> Iterator[str]:
+def _entries(union: Iterable[Term], terms: Mapping[str, Term], dialect: Dialect) -> Iterator[str]:
     """The dictionary of one layer; what it lacks never reaches the prediction."""
     matrices: dict[str, list[Any] | None] = {}
     for first in union:
@@ -114,11 +114,11 @@ def _entries(union: Iterable[Term], terms: Mapping[str, Term], library: Library)
         error = None if term.stderr is None else f"+- {term.stderr:.1g}{below}"
         remark = ascii_text("; ".join(part for part in (error, term.undetermined) if part))
         if term.array is not None:
-            yield from _array(key, term.array, ",", library, remark)
+            yield from _array(key, term.array, ",", dialect, remark)
         else:
             yield f"{key}{term.number!r},{f'  # {remark}' if remark else ''}"
     for name, matrix in matrices.items():
-        yield from [f'"{name}": None,'] if matrix is None else _array(f'"{name}": ', matrix, ",", library)
+        yield from [f'"{name}": None,'] if matrix is None else _array(f'"{name}": ', matrix, ",", dialect)
 
 
 # The check ---------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _packed(name: str, values: list[Any]) -> list[str]:
     return [f'{name} = """', *textwrap.wrap(text, WIDTH, break_on_hyphens=False), '"""']
 
 
-def _check(certificate: Certificate, library: Library) -> list[str]:
+def _check(certificate: Certificate, dialect: Dialect) -> list[str]:
     recovered = certificate.recovered
     prompt, predicted = PROMPTS[recovered.prompt], np.shape(certificate.network)
     sizes = {"queries": predicted[1] if len(predicted) > 1 else 1, "dim": recovered.dim}
@@ -149,7 +149,7 @@ def _check(certificate: Certificate, library: Library) -> list[str]:
         "",
         "def unpack(text, *shape):",
         '    data = base64.b85decode("".join(text.split()))',
-        f"    return {library.decode}.reshape(shape)",
+        f"    return {dialect.decode}.reshape(shape)",
         "",
         "",
         "def check():",

@@ -1,5 +1,5 @@
 """The function of an emitted Python file: one layer after another, on one prompt. Tokens are rows here: M z of a column
-is z @ M.T of rows. What differs between libraries is a ``Library``."""
+is z @ M.T of rows. What differs between libraries is a ``Dialect``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from interp.results import Channel, Factor, Recovered, Term, Update
 from interp.results.notation import MOMENTS
 from interp.results.update import shape
 
-__all__ = ["MATRICES", "PROMPTS", "Library", "function_lines", "has_data", "indented", "variable"]
+__all__ = ["MATRICES", "PROMPTS", "Dialect", "function_lines", "has_data", "indented", "variable"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
+class Dialect:
     """``array``, ``decode`` and ``eye``: nested lists, the bytes "data" and the identity of some size as arrays of
     double precision. ``contents``: what a channel holds, by kind of prompt and content; {0} is its value."""
 
@@ -111,7 +111,7 @@ class _Layer:
     """One layer as code. ``lines`` define what the products are made of, in the order of need."""
 
     recovered: Recovered
-    library: Library
+    dialect: Dialect
     lines: dict[str, list[str]] = field(default_factory=dict)
 
     def define(self, name: str, *lines: str) -> str:
@@ -139,7 +139,7 @@ class _Layer:
 
     def times(self, factor: Factor, z: str, name: str) -> str:
         """``z``, some rows, after the factor; ``name`` is that of the coefficient."""
-        np, of = self.library.alias, factor.of
+        np, of = self.dialect.alias, factor.of
         causal = self.recovered.keys == "causal"
         match factor.name:
             case "token":
@@ -159,7 +159,7 @@ class _Layer:
                 return f"{np}.trace({self.moment(of)}) * {z}"
             case "projection" | "written":
                 key, made = MATRICES[factor.name], "Pi" if factor.name == "projection" else "Pi_written"
-                eye = self.library.eye.format(variable(of[0]))
+                eye = self.dialect.eye.format(variable(of[0]))
                 self.define(made, f'S = w["{key}"]', f"{made} = {eye} if S is None else S @ S.T")
                 return f"{z} @ {made}"
             case "mean":
@@ -196,7 +196,7 @@ class _Layer:
             product = z if term.number is None else f'w["{ascii_text(term.name)}"] * {z}'
             sign = "- " if term.sign < 0 else "+ " if text else ""
             text.append(f"{sign}{product}")
-        return (" " if len(text) < 4 else "\n            ").join(text) or f"{self.library.alias}.zeros_like({channel})"
+        return (" " if len(text) < 4 else "\n            ").join(text) or f"{self.dialect.alias}.zeros_like({channel})"
 
 
 def _alike(layers: tuple[tuple[Update, ...], ...]) -> bool:
@@ -211,33 +211,33 @@ def _alike(layers: tuple[tuple[Update, ...], ...]) -> bool:
     return len(kinds) == 1
 
 
-def _layer_lines(recovered: Recovered, library: Library, updates: tuple[Update, ...]) -> list[str]:
-    layer = _Layer(recovered, library)
+def _layer_lines(recovered: Recovered, dialect: Dialect, updates: tuple[Update, ...]) -> list[str]:
+    layer = _Layer(recovered, dialect)
     sides = {"e" if u.channel is None else variable(u.channel): layer.side(u) for u in updates}
     body = [*(line for lines in layer.lines.values() for line in lines), *_assigned(sides)]
     if recovered.clip is not None:
         stacked = any(update.channel is None for update in updates)
         variables = ["e"] if stacked else [variable(channel.name) for channel in recovered.tokens]
-        body += [f"{v} = {library.alias}.clip({v}, {-recovered.clip!r}, {recovered.clip!r})" for v in variables]
+        body += [f"{v} = {dialect.alias}.clip({v}, {-recovered.clip!r}, {recovered.clip!r})" for v in variables]
     return body
 
 
-def _layers(recovered: Recovered, library: Library) -> list[str]:
+def _layers(recovered: Recovered, dialect: Dialect) -> list[str]:
     layers = recovered.updates
     data = has_data(term for _, term in recovered.terms())
     if not _alike(layers):
         made = [
-            ([f"w = LAYERS[{k}]"] if data else []) + _layer_lines(recovered, library, u) for k, u in enumerate(layers)
+            ([f"w = LAYERS[{k}]"] if data else []) + _layer_lines(recovered, dialect, u) for k, u in enumerate(layers)
         ]
         return [line for lines in made for line in lines]
-    body = _layer_lines(recovered, library, shape(layers))
+    body = _layer_lines(recovered, dialect, shape(layers))
     if data:
         return ["for w in LAYERS:", *indented(body)]
     return body if len(layers) == 1 else [f"for _ in range({len(layers)}):", *indented(body)]
 
 
-def function_lines(recovered: Recovered, library: Library) -> Iterator[str]:
-    prompt, body = PROMPTS[recovered.prompt], _layers(recovered, library)
+def function_lines(recovered: Recovered, dialect: Dialect) -> Iterator[str]:
+    prompt, body = PROMPTS[recovered.prompt], _layers(recovered, dialect)
     stacked = any(update.channel is None for layer in recovered.updates for update in layer)
     names = [channel.name for channel in recovered.tokens]
     read = f"e[{names.index(recovered.reads)}]" if stacked else variable(recovered.reads)
@@ -245,8 +245,8 @@ def function_lines(recovered: Recovered, library: Library) -> Iterator[str]:
     yield f"def {prompt.signature}:"
     sizes = prompt.recovered.format(dim=recovered.dim, context=recovered.context, outputs=outputs)
     about = textwrap.wrap(f'"""{prompt.about}', WIDTH)
-    yield from indented([*about, "", library.note, f"Recovered with {sizes}.", '"""'])
-    yield from indented(_tokens(recovered, library, stacked))
+    yield from indented([*about, "", dialect.note, f"Recovered with {sizes}.", '"""'])
+    yield from indented(_tokens(recovered, dialect, stacked))
     if any("scale" in line for line in body):
         yield f"    scale = {scale_text(recovered.scale)}"
     yield from indented(body)
@@ -255,23 +255,23 @@ def function_lines(recovered: Recovered, library: Library) -> Iterator[str]:
     yield f"    return {factor}{prompt.answer.format(read)}"
 
 
-def _tokens(recovered: Recovered, library: Library, stacked: bool) -> Iterator[str]:
-    if recovered.prompt in library.setup:
-        yield library.setup[recovered.prompt]
+def _tokens(recovered: Recovered, dialect: Dialect, stacked: bool) -> Iterator[str]:
+    if recovered.prompt in dialect.setup:
+        yield dialect.setup[recovered.prompt]
     yield f"n = {PROMPTS[recovered.prompt].count}"
-    values = {variable(channel.name): _content(recovered.prompt, channel, library) for channel in recovered.tokens}
+    values = {variable(channel.name): _content(recovered.prompt, channel, dialect) for channel in recovered.tokens}
     if stacked:
-        yield f"e = {library.alias}.stack([{', '.join(values.values())}])"
+        yield f"e = {dialect.alias}.stack([{', '.join(values.values())}])"
     else:
         yield from _assigned(values)
 
 
-def _content(prompt: str, channel: Channel, library: Library) -> str:
+def _content(prompt: str, channel: Channel, dialect: Dialect) -> str:
     if isinstance(channel.value, list):
         return f"states @ START_{variable(channel.name)}.T"
     if channel.content == "start":
         return f"{float(channel.value)!r} * states"
-    text = library.contents[prompt, channel.content].format(repr(channel.value))
+    text = dialect.contents[prompt, channel.content].format(repr(channel.value))
     return f"{text} / {channel.value!r}" if channel.content == "label" and channel.value != 1.0 else text
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from interp.reports.emit.languages import register_language
-from interp.reports.emit.python_function import Library
+from interp.reports.emit.python_function import Dialect
 from interp.results import Certificate
 
 __all__ = ["emit"]
 
-TORCH = Library(
+TORCH = Dialect(
     alias="torch",
     imports="import torch",
     array="torch.tensor({0}, dtype=torch.float64)",

@@ -1,4 +1,4 @@
-"""What the tasks of this room have in common: batches that are cut alike, fields that are read alike."""
+"""Tasks whose dataclass fields are those of a checkpoint, all read alike."""
 
 from __future__ import annotations
 
@@ -16,31 +16,9 @@ from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.protocol import Prompts
 from interp.models.tasks.target import Target
 
-__all__ = ["Batch", "TaskFields", "require_known"]
+__all__ = ["TaskFields", "require_known"]
 
-AnyBatch = TypeVar("AnyBatch", bound="Batch")
 AnyTask = TypeVar("AnyTask", bound="TaskFields")
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Prompts as tensors whose first axis counts them. ``given`` are those that the network is shown."""
-
-    sigma: Float[Tensor, " prompt"]
-
-    given: ClassVar[tuple[str, ...]]
-
-    @property
-    def count(self) -> int:
-        return len(self.sigma)
-
-    def rounded(self: AnyBatch) -> AnyBatch:
-        """The same prompts in numbers that single precision holds exactly."""
-        return dataclasses.replace(self, **{name: getattr(self, name).float().double() for name in self.given})
-
-    def __getitem__(self: AnyBatch, index: slice | Tensor) -> AnyBatch:
-        cut = {name: value[index] for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return dataclasses.replace(self, **cut)
 
 
 @dataclass(frozen=True, kw_only=True)
