@@ -71,7 +71,7 @@ def energy_split(energy: float, block: float, whole: float) -> Split:
 
 def _estimated(shown: OmegaFit, layer: int) -> Mapping[str, Coefficient]:
     """The live coefficients of one layer by name, from the data alone (the weight estimate is still to come)."""
-    parametrisation, output, fit = shown.parametrisation, shown.output, shown.fit
+    parametrisation, output, fit = shown.parametrisation, shown.output, shown.refit
     assert isinstance(parametrisation, BasisParametrisation)  # of diag and equivariant
     maps, live = parametrisation.maps, parametrisation.live
     names = [(i, m.name) for i, row in enumerate(live) for m, alive in zip(maps, row, strict=True) if alive]

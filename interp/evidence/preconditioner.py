@@ -46,7 +46,7 @@ def preconditioners(choice: Choice, run: Run) -> Answer | None:
     network = run.network.layers
     dim = len(chosen.parametrisation.inputs)
     shape = (network.layers, dim, dim)
-    refit, stderr = chosen.fit.theta.reshape(shape), chosen.fit.stderr.reshape(shape)
+    refit, stderr = chosen.refit.theta.reshape(shape), chosen.refit.stderr.reshape(shape)
     references = {"identity": torch.eye(dim, dtype=torch.float64)}
     if isinstance(task, LinearTask) and task.covariance is not None:
         references["inverse covariance"] = torch.diag(1.0 / torch.tensor(task.covariance, dtype=torch.float64))

@@ -45,12 +45,14 @@ SURE = 6.0  # standard errors from which a coefficient is surely there
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OmegaFit(Fit):
-    """A fitted family of layers: ``output`` is the output-weighted estimate of its numbers, ``fit`` the end-to-end
-    refit. ``law`` is what its steps follow, if that was looked at."""
+    """A fitted family of layers: ``output`` is the output-weighted estimate of its numbers, ``refit`` the end-to-end
+    one, and ``fit`` the one that it runs with, the latter or that of its course. ``law`` is what its steps follow, if
+    that was looked at."""
 
     parametrisation: Parametrisation
     output: Estimate
     fit: Estimate
+    refit: Estimate
     laws: tuple[ScalingLaw, ...] = ()
 
     @property
@@ -121,6 +123,7 @@ class SharedKeysFamily(Family):
             parametrisation=parametrisation,
             output=output,
             fit=estimate,
+            refit=estimate,
         )
 
     def course(self, fit: Fit, run: Run) -> CourseFit | None:
@@ -175,7 +178,7 @@ class SharedKeysFamily(Family):
 
     def following(self, fit: Fit, course: CourseFit, run: Run) -> Fit:
         assert isinstance(fit, OmegaFit) and course.fit is not None  # as ``course`` gives it
-        return self._with(fit.parametrisation, fit.output, course.fit, run)
+        return replace(self._with(fit.parametrisation, fit.output, course.fit, run), refit=fit.refit)
 
     def recovered(self, fit: Fit, run: Run) -> RecoveredAlgorithm:
         assert isinstance(fit, OmegaFit)  # what ``fit`` returns

@@ -31,7 +31,7 @@ class Polynomial(Family):
     """See above. Its numbers are as many as those of gd, which it contains: gd is preferred where it is as good."""
 
     name = "polynomial"
-    formula = "y ← y + Σ_k q_k ⟨Σᵏ α, x⟩"
+    formula = "y ← y + q_0 ⟨α, x⟩ + q_1 ⟨α, Σ x⟩ + …"
     contains = frozenset({"gd"})
     turn = 2
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from interp.reports.numbers import DASH, interval
 from interp.reports.registry import section
+from interp.reports.sections.families import chosen_family
 from interp.results import Analysis, Section, Table
 
 __all__ = ["course"]
@@ -20,18 +21,21 @@ def course(analysis: Analysis) -> Iterator[Section]:
     known = {(row.family, row.layer): interval(row.r2, row.r2_ci) for row in rows}
     layers = sorted({row.layer for row in rows})
     worst = {name: min(row.r2 for row in rows if row.family == name) for name in families}
-    best = max(worst, key=lambda name: worst[name])
+    chosen = chosen_family(analysis)
+    closest = max(worst, key=lambda name: worst[name])
+    shown = chosen.name if chosen is not None and chosen.name in worst else closest
     yield Section(
         name="course",
         title="Where it stands after every layer",
-        finding=f"{best} follows the read-out after every layer closest, to R² {worst[best]:.3g} at the worst",
+        finding=f"{shown} follows the read-out after every layer to R² {worst[shown]:.3g} at the worst",
         table=Table(
             header=("after layer", *families),
             rows=tuple((str(layer), *(known.get((name, layer), DASH) for name in families)) for layer in layers),
         ),
         notes=(
-            "Each family is fitted to the implicit weights after all layers at once, starting at the weights' own "
-            "numbers, and scored on prompts that were not fitted: R² [95 %] of its read-outs for the network's. A "
-            "larger family is left out where a smaller one is exact.",
+            "R² [95 %] of a family's read-outs for the network's, on prompts that were not fitted. Families of tokens "
+            "(x, y) are fitted to the implicit weights after all layers at once, starting at the weights' own numbers; "
+            "revalg has the numbers of its fit to the predictions. A larger family is left out where a smaller one is "
+            "exact.",
         ),
     )

@@ -65,7 +65,7 @@ def swap_finding(analysis: Analysis) -> str:
     much = f" (the error rises by up to {_size(max(rises))})" if rises and max(rises) > 0 else ""
     if analysis.verdict.recognized and good:
         return (
-            f"The {stand_in(analysis)} agrees with the network as a whole, but not layer by layer: it can stand in "
+            f"The {stand_in(analysis)} agrees with the network, but not in the place of every layer: it can stand in "
             f"for {layers_named([s.layer for s in good])} alone to 1 % of the predictions, not for {where}{much}"
         )
     if len(swaps) == 1:

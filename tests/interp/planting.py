@@ -203,6 +203,6 @@ def omega_fit(
         return predict(scaled.build(fit.theta), gram_prompts(prompts, spec))
 
     return OmegaFit(
-        family=family, parameters=sum(parametrisation.sizes), parametrisation=parametrisation, output=output, fit=fit,
-        prediction=torch.zeros(0, 1), predict=run, score=score,
+        family=family, parameters=sum(parametrisation.sizes), parametrisation=parametrisation, output=output,
+        refit=fit, fit=fit, prediction=torch.zeros(0, 1), predict=run, score=score,
     )  # fmt: skip

@@ -274,6 +274,7 @@ def candidate(name: str, fidelity: float | None, parameters: int, lower: float |
         parametrisation=BasisParametrisation(maps=(), live=((True,) * parameters,), scale=1.0, residual=1.0),
         output=NOTHING,
         fit=NOTHING,
+        refit=NOTHING,
         prediction=torch.zeros(0, 1),
         predict=lambda prompts: torch.zeros(0, 1),
         score=Score(fidelity=fidelity, interval=(low, fidelity)),

@@ -58,7 +58,7 @@ def test_coefficients_are_those_of_the_estimates(setting: Setting) -> None:
     output = setting.diag.output
     assert output is not None
     fit = replace(output, theta=output.theta + 1.0, stderr=output.stderr * 0.5)
-    found = layers_with(setting, fit=fit)
+    found = layers_with(setting, refit=fit)
     names = [(0, "xx"), (0, "xy"), (0, "yx"), (0, "yy"), (1, "yx"), (1, "yy")]  # x is not read after the last layer
     for k, (layer, name) in enumerate(names):
         c = found[layer].omega[name]
