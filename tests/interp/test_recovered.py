@@ -109,7 +109,7 @@ def undetermined(estimate: Estimate, k: int, *partners: int) -> Estimate:
 def test_what_the_refit_does_not_determine_names_its_partners(setting: Setting) -> None:
     output = setting.diag.output
     assert output is not None
-    c = layers_with(setting, fit=undetermined(output, 2, 0, 5))[0].omega["yx"]
+    c = layers_with(setting, refit=undetermined(output, 2, 0, 5))[0].omega["yx"]
     assert c.undetermined == (
         "the refit does not determine it on these prompts; it trades off against xx of layer 0, yy of layer 1"
     )
@@ -121,7 +121,7 @@ def test_what_the_output_does_not_determine_has_no_standard_error(setting: Setti
     output = setting.diag.output
     assert output is not None
     exact = replace(output, stderr=output.stderr * 1e-9)  # so that no error exceeds its size
-    c = layers_with(setting, output=undetermined(exact, 4), fit=exact)[1].omega["yx"]
+    c = layers_with(setting, output=undetermined(exact, 4), refit=exact)[1].omega["yx"]
     assert c.stderr is None
     assert c.undetermined == "the output does not determine it on these prompts"
 
@@ -131,10 +131,11 @@ def test_a_standard_error_beyond_the_size_is_said(setting: Setting) -> None:
     assert output is not None
     wide = replace(output, stderr=output.theta.abs() * 1.1)
     assert (
-        layers_with(setting, fit=wide)[0].omega["xx"].undetermined == "the standard error of the refit exceeds its size"
+        layers_with(setting, refit=wide)[0].omega["xx"].undetermined
+        == "the standard error of the refit exceeds its size"
     )
     unknown = replace(output, stderr=output.stderr * float("nan"))
-    c = layers_with(setting, fit=unknown)[0].omega["xx"]
+    c = layers_with(setting, refit=unknown)[0].omega["xx"]
     assert c.refit_stderr is None and c.undetermined is not None
 
 
