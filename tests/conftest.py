@@ -31,6 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow, which take minutes")
 
 
+def pytest_sessionstart() -> None:
+    """As on the command line. Not earlier: the package must be imported after jaxtyping's hook is in place."""
+    from interp.cli.running import keep_freed_memory
+
+    keep_freed_memory()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """With -m quick the other files are not even imported."""
     others = collection_path.name.startswith("test_") and not is_quick(collection_path)
