@@ -116,7 +116,7 @@ def test_json_is_one_document_that_keeps_the_contract(probe: Run, call: Run, tin
 
 
 def test_text_has_the_verdict_first_and_the_report_is_written_beside_it(
-    few_losses: None, call: Run, tiny: str, tmp_path: Path
+    quick: None, call: Run, tiny: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
@@ -132,7 +132,7 @@ def test_text_has_the_verdict_first_and_the_report_is_written_beside_it(
     assert text.startswith("<!DOCTYPE html>") and text.rstrip().endswith("</html>") and "tiny.safetensors" in text
 
 
-def test_with_json_and_report_stdout_stays_one_document(few_losses: None, call: Run, tiny: str, tmp_path: Path) -> None:
+def test_with_json_and_report_stdout_stays_one_document(quick: None, call: Run, tiny: str, tmp_path: Path) -> None:
     ended = call(tiny, "--json", "--report", str(tmp_path / "report.html"), "--prompts", FEW)
     assert_contract(document(ended.out))
     assert (tmp_path / "report.html").stat().st_size > 100_000
@@ -160,9 +160,7 @@ noise = { uniform = [0, 1] }
 """
 
 
-def test_a_foreign_file_with_a_description(
-    few_losses: None, call: Run, model: LinearTransformer, tmp_path: Path
-) -> None:
+def test_a_foreign_file_with_a_description(quick: None, call: Run, model: LinearTransformer, tmp_path: Path) -> None:
     mixing = np.random.default_rng(0).normal(size=(2, 4, 4))
     keys = np.linalg.inv(mixing).transpose(0, 2, 1)[:, None] @ model.Q.numpy()  # query^T keys = Q
     path, spec = tmp_path / "foreign.npz", tmp_path / "spec.toml"
