@@ -46,7 +46,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 # Files that take longest, from a profile: they are started first, so that no process ends the suite alone.
 FIRST = (
-    "test_zoo_golden", "test_readme", "interp/test_identification", "cli/test_main_command", "cli/test_sweep_command",
+    "test_zoo_golden", "interp/test_course", "interp/test_verdict_only", "interp/test_exploding_prompts", "test_readme",
+    "interp/test_identification", "cli/test_main_command", "cli/test_sweep_command",
     "interp/test_completion", "browser/test_report_browser", "interp/test_probing", "cli/test_emit_command",
     "interp/test_closed_form_analysis", "models/test_training_search", "registering/test_registering",
 )  # fmt: skip
