@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -66,9 +67,9 @@ class RegressionPrompts(Batch):
         """<w, x_t>, one query and one output channel."""
         return (self.w * self.x_query).sum(-1)[:, None, None]
 
-    @property
+    @cached_property
     def statistics(self) -> RegressionStatistics:
-        """Sigma, alpha and lambda of the examples."""
+        """Sigma, alpha and lambda of the examples; kept, since all that is asked of them shares one decomposition."""
         return RegressionStatistics.from_data(self.x, self.y)
 
     @property
