@@ -5,7 +5,7 @@
     diag                + omega_xy, omega_yy                             all block-scalar heads (versatile.md A4)
     equivariant         + the trace terms                                every rotation-equivariant layer
 
-with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
+The first three have a form with the same numbers in all layers as well (``interp.families.tied``), with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
 tensor K, so the factor s of the attention is not part of them; the first index is the destination.
 """
 
@@ -27,7 +27,7 @@ from interp.families.recovered_omegas import describe_recovered
 from interp.families.scaling_law import law_sentence, scaling_laws
 from interp.identify.course import CourseFit, affordable, course_of, follow
 from interp.identify.descent import carried_residual_shrinks, steps_descend
-from interp.identify.estimates import Parametrisation, output_estimate, refit
+from interp.identify.estimates import Parametrisation, count, output_estimate, refit
 from interp.identify.family import Family, Fit, register_family
 from interp.identify.mechanism import Mechanism, mechanism, weight_errors
 from interp.identify.networks import SharedKeys
@@ -116,7 +116,7 @@ class SharedKeysFamily(Family):
 
         return OmegaFit(
             family=self,
-            parameters=sum(parametrisation.sizes) + self.structure_numbers(parametrisation),
+            parameters=count(parametrisation) + self.structure_numbers(parametrisation),
             score=network.held_out.score(prediction, run.seeds.intervals),
             prediction=prediction,
             predict=run_algorithm,
@@ -159,11 +159,10 @@ class SharedKeysFamily(Family):
         if own.by_layer is not None or other.by_layer is not None:
             return False
         weights, errors = weight_errors(network.layers, own.maps, network.live)
-        names = {m.name for m in other.maps}
-        more = own.mask & torch.tensor([m.name not in names for m in own.maps])
-        by_weights = weights.abs() > SURE * errors
-        by_course = own.table(course.fit.theta).abs() > SURE * own.table(course.fit.stderr.nan_to_num(torch.inf))
-        return bool((more & by_weights & by_course).any())
+        table, known = own.table(course.fit.theta), own.table(course.fit.stderr.nan_to_num(torch.inf))
+        by_weights = other.beyond(own.maps, weights, errors).abs() > SURE * errors
+        by_course = other.beyond(own.maps, table, known).abs() > SURE * known
+        return bool((own.mask & by_weights & by_course).any())
 
     def descends(self, fit: Fit, run: Run) -> bool:
         if not self.descending:
@@ -227,12 +226,21 @@ class GdPlusPlus(OmegaFamily, ConditioningFamily):
 
 X, Y = "x ← x + ω_xx Σ x", "y ← y + ω_yx ⟨α, x⟩"
 OMEGAS = ("xx", "xy", "yx", "yy")
-register_family(OmegaFamily(name="gd", maps=("yx",), formula=Y, descending="residual", ascending="polynomial"))
+register_family(
+    OmegaFamily(
+        name="gd",
+        maps=("yx",),
+        contains=frozenset({"tied gd"}),
+        formula=Y,
+        descending="residual",
+        ascending="polynomial",
+    )
+)
 register_family(
     GdPlusPlus(
         name="gd++",
         maps=("xx", "yx"),
-        contains=frozenset({"gd"}),
+        contains=frozenset({"tied gd", "gd", "tied gd++"}),
         formula=f"{X};  {Y}",
         descending="error",
         ascending="diag",
@@ -242,7 +250,7 @@ register_family(
     OmegaFamily(
         name="diag",
         maps=OMEGAS,
-        contains=frozenset({"gd", "gd++"}),
+        contains=frozenset({"tied gd", "gd", "tied gd++", "gd++", "tied diag"}),
         formula=f"{X} + ω_xy y α;  {Y} + ω_yy λ y",
     )
 )
@@ -250,7 +258,7 @@ register_family(
     OmegaFamily(
         name="equivariant",
         maps=(*OMEGAS, "traces"),
-        contains=frozenset({"gd", "gd++", "diag"}),
+        contains=frozenset({"tied gd", "gd", "tied gd++", "gd++", "tied diag", "diag"}),
         formula=f"{X} + ω_xy y α + (τ_x:xx tr Σ + τ_x:yy λ) x;  {Y} + ω_yy λ y + τ_y:xx tr Σ y",
     )
 )

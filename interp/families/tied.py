@@ -1,0 +1,66 @@
+"""The tied omega families: one set of numbers for all layers, as in a network that runs one layer again and again.
+
+    tied gd     y <- y + omega_yx <alpha, x>,  the same omega_yx in every layer; likewise tied gd++ and tied diag
+
+theta_untied[l, k] = theta[k] in every layer l where map k has a say, so derivatives by theta[k] are sums over layers.
+Whether a file says that it is looped does not matter: what is asked is whether its layers do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal
+
+from interp.families.omegas import OMEGAS, OmegaFamily, X, Y
+from interp.families.parametrisations import BasisParametrisation
+from interp.identify.family import Fit, register_family
+from interp.identify.networks import SharedKeys
+from interp.identify.run import Run
+from interp.models.skipped import Skipped
+
+__all__ = ["TiedFamily", "TiedParametrisation"]
+
+
+class TiedParametrisation(BasisParametrisation):
+    """One coefficient of every map for all layers."""
+
+    @cached_property
+    def places(self) -> tuple[Sequence[int], ...]:
+        present = [k for k, alive in enumerate(self.mask.any(0).tolist()) if alive]
+        return tuple(tuple(present.index(k) for k, alive in enumerate(row) if alive) for row in self.live)
+
+
+class TiedFamily(OmegaFamily):
+    """Some of the omegas, the same in all layers."""
+
+    def applies(self, run: Run) -> Skipped | None:
+        return super().applies(run) or (Skipped("it has one layer") if run.model.layers < 2 else None)
+
+    def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> TiedParametrisation:
+        return TiedParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
+
+
+def _register(
+    name: str,
+    maps: tuple[str, ...],
+    contains: set[str],
+    formula: str,
+    descending: Literal["", "error", "residual"],
+    ascending: str,
+) -> None:
+    register_family(
+        TiedFamily(
+            name=f"tied {name}",
+            maps=maps,
+            contains=frozenset(contains),
+            formula=f"{formula}, the same in every layer,",
+            descending=descending,
+            ascending=ascending,
+        )
+    )
+
+
+_register("gd", ("yx",), set(), Y, "residual", "polynomial")
+_register("gd++", ("xx", "yx"), {"tied gd"}, f"{X};  {Y}", "error", "tied diag")
+_register("diag", OMEGAS, {"tied gd", "tied gd++"}, f"{X} + ω_xy y α;  {Y} + ω_yy λ y", "", "")
