@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LinearTransformer", "check_shapes"]
 
-MOST_NUMBERS = 2**29  # of all passes of a looped network
+MOST_NUMBERS = 2**27  # of a tensor, in all passes of a looped network
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,8 +5,9 @@
     diag                + omega_xy, omega_yy                             all block-scalar heads (versatile.md A4)
     equivariant         + the trace terms                                every rotation-equivariant layer
 
-The first three have a form with the same numbers in all layers as well (``interp.families.tied``), with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
-tensor K, so the factor s of the attention is not part of them; the first index is the destination.
+with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
+tensor K, so the factor s of the attention is not part of them; the first index is the destination. The first three have
+a form with the same numbers in all layers too (``interp.families.tied``).
 """
 
 from __future__ import annotations
@@ -159,10 +160,11 @@ class SharedKeysFamily(Family):
         if own.by_layer is not None or other.by_layer is not None:
             return False
         weights, errors = weight_errors(network.layers, own.maps, network.live)
-        table, known = own.table(course.fit.theta), own.table(course.fit.stderr.nan_to_num(torch.inf))
+        names = {m.name for m in other.maps}
+        shared = torch.tensor([m.name in names for m in own.maps])
         by_weights = other.beyond(own.maps, weights, errors).abs() > SURE * errors
-        by_course = other.beyond(own.maps, table, known).abs() > SURE * known
-        return bool((own.mask & by_weights & by_course).any())
+        by_course = own.table(course.fit.theta).abs() > SURE * own.table(course.fit.stderr.nan_to_num(torch.inf))
+        return bool((own.mask & by_weights & (by_course | shared)).any())
 
     def descends(self, fit: Fit, run: Run) -> bool:
         if not self.descending:
