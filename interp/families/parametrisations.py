@@ -56,7 +56,7 @@ class BasisParametrisation:
         chosen: tuple[BasisMap, ...] = tuple(m for m in omega_maps(spec) if m.name in names)
         return cls.on(chosen + (trace_maps(spec) if "traces" in names else ()), spec, live, scale)
 
-    @cached_property
+    @property
     def places(self) -> tuple[Sequence[int], ...]:
         ends = list(itertools.accumulate((sum(row) for row in self.live), initial=0))
         return tuple(range(*pair) for pair in itertools.pairwise(ends))

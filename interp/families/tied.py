@@ -9,7 +9,6 @@ Whether a file says that it is looped does not matter: what is asked is whether 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Literal
 
 from interp.families.omegas import OMEGAS, OmegaFamily, X, Y
@@ -25,7 +24,7 @@ __all__ = ["TiedFamily", "TiedParametrisation"]
 class TiedParametrisation(BasisParametrisation):
     """One coefficient of every map for all layers."""
 
-    @cached_property
+    @property
     def places(self) -> tuple[Sequence[int], ...]:
         present = [k for k, alive in enumerate(self.mask.any(0).tolist()) if alive]
         return tuple(tuple(present.index(k) for k, alive in enumerate(row) if alive) for row in self.live)
@@ -37,7 +36,7 @@ class TiedFamily(OmegaFamily):
     def applies(self, run: Run) -> Skipped | None:
         return super().applies(run) or (Skipped("it has one layer") if run.model.layers < 2 else None)
 
-    def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> TiedParametrisation:
+    def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> BasisParametrisation:
         return TiedParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
 
 
