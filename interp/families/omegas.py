@@ -162,7 +162,8 @@ class SharedKeysFamily(Family):
         weights, errors = weight_errors(network.layers, own.maps, network.live)
         names = {m.name for m in other.maps}
         shared = torch.tensor([m.name in names for m in own.maps])
-        by_weights = other.beyond(own.maps, weights, errors).abs() > SURE * errors
+        held = own.table(own.flatten(weights))
+        by_weights = other.beyond(own.maps, held, errors).abs() > SURE * errors
         by_course = own.table(course.fit.theta).abs() > SURE * own.table(course.fit.stderr.nan_to_num(torch.inf))
         return bool((own.mask & by_weights & (by_course | shared)).any())
 

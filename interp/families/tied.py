@@ -9,11 +9,12 @@ Whether a file says that it is looped does not matter: what is asked is whether 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from interp.families.omegas import OMEGAS, OmegaFamily, X, Y
 from interp.families.parametrisations import BasisParametrisation
-from interp.identify.family import Fit, register_family
+from interp.identify.family import Fit, materially_better, register_family
 from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.skipped import Skipped
@@ -35,6 +36,14 @@ class TiedFamily(OmegaFamily):
 
     def applies(self, run: Run) -> Skipped | None:
         return super().applies(run) or (Skipped("it has one layer") if run.model.layers < 2 else None)
+
+    def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
+        """It fails where the same with numbers of their own for all layers is materially better."""
+        fit, name = super().fit(run, fits), self.name.removeprefix("tied ")
+        free = next((other for other in fits if other.family.name == name), None)
+        if not isinstance(fit, Fit) or free is None or not materially_better(free, fit):
+            return fit
+        return replace(fit, failed=(f"explains materially less than {name}, whose layers may differ",))
 
     def parametrise(self, run: Run, network: SharedKeys, fits: Sequence[Fit]) -> BasisParametrisation:
         return TiedParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
