@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
-from interp.families.omegas import OMEGAS, OmegaFamily, X, Y
+from interp.families.omegas import OmegaFamily
 from interp.families.parametrisations import BasisParametrisation
-from interp.identify.family import Fit, materially_better, register_family
+from interp.identify.family import FAMILIES, Fit, materially_better, register_family
 from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.skipped import Skipped
@@ -49,26 +48,17 @@ class TiedFamily(OmegaFamily):
         return TiedParametrisation.of(self.maps, run.spec, network.live, network.layers.scale)
 
 
-def _register(
-    name: str,
-    maps: tuple[str, ...],
-    contains: set[str],
-    formula: str,
-    descending: Literal["", "error", "residual"],
-    ascending: str,
-) -> None:
+TIED = ("gd", "gd++", "diag")
+for _name in TIED:
+    _free = FAMILIES[_name]
+    assert isinstance(_free, OmegaFamily)
     register_family(
         TiedFamily(
-            name=f"tied {name}",
-            maps=maps,
-            contains=frozenset(contains),
-            formula=f"{formula}, the same in every layer,",
-            descending=descending,
-            ascending=ascending,
+            name=f"tied {_name}",
+            maps=_free.maps,
+            contains=frozenset(f"tied {name}" for name in TIED[: TIED.index(_name)]),
+            formula=f"{_free.formula}, the same in every layer,",
+            descending=_free.descending,
+            ascending=f"tied {_free.ascending}" if _free.ascending in TIED else _free.ascending,
         )
     )
-
-
-_register("gd", ("yx",), set(), Y, "residual", "polynomial")
-_register("gd++", ("xx", "yx"), {"tied gd"}, f"{X};  {Y}", "error", "tied diag")
-_register("diag", OMEGAS, {"tied gd", "tied gd++"}, f"{X} + ω_xy y α;  {Y} + ω_yy λ y", "", "")
