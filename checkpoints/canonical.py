@@ -3,7 +3,8 @@
 ``__metadata__["interp"]`` holds {"format": "interp-linear-transformer", "version": 1, "tokens": …, "attention": …,
 "residual": …, "clip": …, "readout": …, "task": …, "provenance": …}, the fields of ``ModelSpec``. Q and P are
 (layers, heads, D, D) in float16, bfloat16, float32 or float64, and come back bit for bit. Fields that say of an
-embedding, LayerNorm or a flat read-out ask for further tensors of the same dtype (``ModelSpec.tensors``).
+embedding, LayerNorm or a flat read-out ask for further tensors of the same dtype (``ModelSpec.tensors``). "loops": k
+says that the stored layers, as a sequence, are run k times; without it they are run once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class CanonicalHeader:
     def load(self) -> LinearTransformer:
         """The model, in the dtype of the file."""
         found = self.arrays.load(("Q", "P", *self.spec.tensors(self.shape[0])))
-        return LinearTransformer(spec=self.spec, Q=found.pop("Q"), P=found.pop("P"), tensors=found)
+        return LinearTransformer.unrolled(self.spec, found)
 
 
 def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> None:
@@ -59,7 +60,7 @@ def write_checkpoint(model: LinearTransformer, path: str | os.PathLike[str]) -> 
     from safetensors.torch import save
 
     # Clones: safetensors refuses tensors that share memory, as Q and P of a symmetric construction may.
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in sorted(model.named())}
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in sorted(model.stored())}
     write_atomically(path, save(tensors, metadata={_KEY: fields}))
 
 

@@ -29,7 +29,7 @@ __all__ = ["Import", "Layout", "builtin_layouts", "detect", "read_description", 
 
 SPEC_FILE = "spec file"  # the name of a layout that is not built in
 _SIZE_LIMIT = 1_000_000  # bytes of a description
-_FIELDS = {"tokens", "attention", "residual", "clip", "readout", "task", "provenance"}
+_FIELDS = {"tokens", "attention", "residual", "clip", "loops", "readout", "task", "provenance"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class Import:
             q, p = q.to(dtype), p.to(dtype)
         else:
             notes.append(f"Q and P are kept in float64: as {self.dtype} they would be rounded")
-        return LinearTransformer(spec=self.spec, Q=q.contiguous(), P=p.contiguous()), tuple(notes)
+        return LinearTransformer.unrolled(self.spec, {"Q": q.contiguous(), "P": p.contiguous()}), tuple(notes)
 
 
 def builtin_layouts() -> dict[str, Layout]:

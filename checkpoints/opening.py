@@ -43,7 +43,7 @@ class Inspection:
     layout: str | None = None
     problem: str | None = None
     dtype: str | None = None
-    layers: int | None = None
+    layers: int | None = None  # of all passes
     heads: int | None = None
     spec: ModelSpec | None = None
     notes: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
     )
     if found is None:
         return header
-    layers, heads = found.source.shape[:2]
+    layers, heads = found.spec.loops * found.source.shape[0], found.source.shape[1]
     notes = (*arrays.notes, *found.notes)
     return replace(
         header, layout=found.layout, dtype=found.source.dtype, layers=layers, heads=heads, spec=found.spec, notes=notes
@@ -151,4 +151,8 @@ def _identify(arrays: ArrayFile, spec: str | None) -> _Identified:
     if isinstance(description, Mapping):
         model_spec = replace(model_spec, task=task_fields(description, model_spec.width))
         notes.append(f"the task is that of {spec}" + ("" if source.spec.task is None else ", not the file's own"))
+    if model_spec.loops > 1:
+        stored, loops = source.shape[0], model_spec.loops
+        layers = f"{stored} stored layer{'s' * (stored > 1)}"
+        notes.append(f"looped: {layers}, run {loops} times, shown as {loops * stored} layers")
     return _Identified(source=source, layout=layout, spec=model_spec, notes=tuple(notes))

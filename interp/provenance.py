@@ -39,6 +39,7 @@ def checkpoint_info(checkpoint: Checkpoint) -> CheckpointInfo:
         layers=model.layers,
         heads=model.heads,
         parameters=model.parameters,
+        loops=spec.loops,
         added={layer.name: layer.to_dict() for layer in spec.added},
         notes=checkpoint.notes,
         read_by=checkpoint.read_by,

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
+MOST_LOOPS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +66,14 @@ class ModelSpec:
     """Everything about a model but its weights. ``task`` and ``provenance`` are kept as the file states them.
 
     ``added``: the layers beside attention and read-out, at most one of a kind, in the order in which they run.
+    ``loops``: how often the blocks that a file stores are run, one after the other, as a sequence.
     """
 
     tokens: tuple[tuple[str, int], ...]
     attention: AttentionSpec = field(default_factory=AttentionSpec)
     residual: bool = True
     clip: float | None = None
+    loops: int = 1
     readout: Readout = field(default_factory=Readout)
     added: tuple[Layer, ...] = ()
     task: Mapping[str, Any] | None = None
@@ -91,6 +94,8 @@ class ModelSpec:
             raise LayoutError(f"residual is {self.residual!r}, expected true or false")
         if self.clip is not None and (not is_number(self.clip) or self.clip <= 0):
             raise LayoutError(f"clip is {self.clip!r}, expected null or a positive number")
+        if not isinstance(self.loops, int) or isinstance(self.loops, bool) or not 1 <= self.loops <= MOST_LOOPS:
+            raise LayoutError(f"loops is {self.loops!r}, expected a whole number from 1 to {MOST_LOOPS}")
         object.__setattr__(self, "added", tuple(sorted(self.added, key=lambda layer: (layer.order, layer.name))))
         layers = {layer.name: layer for layer in self._layers}
         if len(layers) < len(self._layers):
@@ -144,6 +149,12 @@ class ModelSpec:
         return out
 
     @property
+    def block_tensors(self) -> frozenset[str]:
+        """The names of the tensors, Q and P among them, that have an entry for every block."""
+        sizes = (self.width, self.stream)
+        return frozenset(layer.key(short) for layer in self.kinds("block") for short in layer.tensors(*sizes))
+
+    @property
     def channels(self) -> tuple[Channel, ...]:
         out, start = [], 0
         for name, size in self.tokens:
@@ -164,7 +175,7 @@ class ModelSpec:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> ModelSpec:
         """Read the fields of the canonical checkpoint; an unknown or ill-typed field is a LayoutError."""
-        known = {"tokens", "residual", "clip", "task", "provenance", *LAYERS}
+        known = {"tokens", "residual", "clip", "loops", "task", "provenance", *LAYERS}
         for key in fields:
             if key not in known:
                 raise LayoutError(f"unknown field {key!r} in the model description; {did_you_mean(key, known)}")
@@ -181,6 +192,7 @@ class ModelSpec:
             attention=AttentionSpec.from_dict(fields.get("attention", {})),
             residual=fields.get("residual", True),
             clip=fields.get("clip"),
+            loops=fields.get("loops", 1),
             readout=Readout.from_dict(fields.get("readout", {})),
             added=tuple(LAYERS[name].from_dict(fields[name]) for name in added if fields.get(name) is not None),
             task=read_table(fields["task"], "task", None) if fields.get("task") is not None else None,
@@ -188,11 +200,12 @@ class ModelSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields of the canonical checkpoint; those of ``added`` layers only where the model has them."""
+        """The fields of the canonical checkpoint; ``loops`` and ``added`` layers only where the model has them."""
         return {
             "tokens": [[name, size] for name, size in self.tokens],
             "residual": self.residual,
             "clip": self.clip,
+            **({"loops": self.loops} if self.loops > 1 else {}),
             "task": None if self.task is None else dict(self.task),
             "provenance": dict(self.provenance),
             **{layer.name: layer.to_dict() for layer in self._layers},

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LinearTransformer", "check_shapes"]
 
+MOST_NUMBERS = 2**27  # of a tensor, in all passes of a looped network
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearTransformer:
@@ -25,6 +27,9 @@ class LinearTransformer:
 
     Only the products matter to the network: Q = W_Q^T W_K and P = W_O W_V. ``tensors`` are those that the
     specification asks for beside them, by name (see ``ModelSpec.tensors``); most models have none.
+
+    In a looped network (``spec.loops`` above 1) every pass has its own entry in ``Q``, ``P`` and the tensors of the
+    blocks: ``unrolled`` makes them of those that are stored, and ``stored`` gives these back.
     """
 
     spec: ModelSpec
@@ -37,6 +42,34 @@ class LinearTransformer:
         for name, value in self.named():
             if not value.is_floating_point():
                 raise LayoutError(f"{name} has dtype {value.dtype}, expected floating point")
+        if self.layers % self.spec.loops:
+            raise LayoutError(
+                f"Q has {self.layers} layers, but loops is {self.spec.loops}; expected every layer of every pass, as "
+                "LinearTransformer.unrolled makes them"
+            )
+
+    @classmethod
+    def unrolled(cls, spec: ModelSpec, weights: Mapping[str, Tensor]) -> LinearTransformer:
+        """The model of stored tensors, Q and P among them: its layers, as a sequence, ``spec.loops`` times."""
+        tensors = dict(weights)
+        for name in spec.block_tensors if spec.loops > 1 else ():
+            if spec.loops * weights[name].numel() > MOST_NUMBERS:
+                raise LayoutError(f"loops is {spec.loops}, which makes more than {MOST_NUMBERS} numbers of {name}")
+            tensors[name] = weights[name].repeat(spec.loops, *[1] * (weights[name].ndim - 1))
+        return cls(spec=spec, Q=tensors.pop("Q"), P=tensors.pop("P"), tensors=tensors)
+
+    def stored(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor as a canonical checkpoint holds it, the blocks of one pass. Raises LayoutError when the passes
+        differ."""
+        for name, value in self.named():
+            if self.spec.loops > 1 and name in self.spec.block_tensors:
+                first, *others = value.chunk(self.spec.loops)
+                if not all(first.equal(other) for other in others):
+                    raise LayoutError(
+                        f"loops is {self.spec.loops}, but {name} differs between passes; expected loops 1"
+                    )
+                value = first
+            yield name, value
 
     @property
     def layers(self) -> int:
@@ -49,7 +82,7 @@ class LinearTransformer:
     @property
     def parameters(self) -> int:
         """How many numbers the model has."""
-        return sum(value.numel() for _, value in self.named())
+        return sum(value.numel() for _, value in self.stored())
 
     def named(self) -> Iterator[tuple[str, Tensor]]:
         """Every tensor by its name in the canonical checkpoint, Q and P first."""

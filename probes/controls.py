@@ -57,9 +57,9 @@ def _untrained(
 
 def _step(model: LinearTransformer, layer: int, tokens: tuple[Tensor, ...]) -> tuple[float, tuple[Tensor, ...]]:
     """One layer alone: how much it changes its tokens, and the tokens after it."""
-    cut, one, all_layers = slice(layer, layer + 1), model.spec.tensors(1), model.spec.tensors(model.layers)
-    others = {name: value[cut] if one[name] != all_layers[name] else value for name, value in model.tensors.items()}
-    alone = HookedLinearTransformer(replace(model, P=model.P[cut], Q=model.Q[cut], tensors=others))
+    cut, spec = slice(layer, layer + 1), replace(model.spec, loops=1)
+    others = {name: value[cut] if name in spec.block_tensors else value for name, value in model.tensors.items()}
+    alone = HookedLinearTransformer(replace(model, spec=spec, P=model.P[cut], Q=model.Q[cut], tensors=others))
     names = ["blocks.0.hook_resid_pre", "blocks.0.hook_attn_out", "blocks.0.hook_resid_post"]
     _, cache = alone.run_with_cache(*tokens, names_filter=names)
     before, change, after = (cache[name] for name in names)

@@ -28,7 +28,7 @@ from interp.stats.averages import mean_with_error
 
 __all__ = ["agreement", "completion"]
 
-REGIMES = {"gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "machines"}
+REGIMES = {"gd++": "full", "tied gd++": "full", "gd++ (sketched)": "sketch", "gd++ (machines)": "machines"}
 
 
 @question("completion", brief=True)

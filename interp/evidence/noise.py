@@ -55,7 +55,7 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
     fitted, held_out = network.fitted, network.held_out
     statistics, passing = held_out.drawn.statistics, Passage.of(held_out.trajectory, spec)
     by_weights, _ = projected(own, live, omega_maps(spec))
-    counted = best if best.family.name in ("gd", "gd++") else diag
+    counted = best if best.family.name.removeprefix("tied ") in ("gd", "gd++") else diag
     table, kept = _omegas(counted)
     without = _without_xy(best)
 

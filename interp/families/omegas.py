@@ -6,7 +6,8 @@
     equivariant         + the trace terms                                every rotation-equivariant layer
 
 with Sigma = G_xx, alpha = G_xy, lambda = G_yy of the layer's own tokens. Coefficients are those of the gauge-free
-tensor K, so the factor s of the attention is not part of them; the first index is the destination.
+tensor K, so the factor s of the attention is not part of them; the first index is the destination. The first three have
+a form with the same numbers in all layers too (``interp.families.tied``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from interp.families.recovered_omegas import describe_recovered
 from interp.families.scaling_law import law_sentence, scaling_laws
 from interp.identify.course import CourseFit, affordable, course_of, follow
 from interp.identify.descent import carried_residual_shrinks, steps_descend
-from interp.identify.estimates import Parametrisation, output_estimate, refit
+from interp.identify.estimates import Parametrisation, count, output_estimate, refit
 from interp.identify.family import Family, Fit, register_family
 from interp.identify.mechanism import Mechanism, mechanism, weight_errors
 from interp.identify.networks import SharedKeys
@@ -129,7 +130,7 @@ class SharedKeysFamily(Family):
 
         return OmegaFit(
             family=self,
-            parameters=sum(parametrisation.sizes) + self.structure_numbers(parametrisation),
+            parameters=count(parametrisation) + self.structure_numbers(parametrisation),
             score=judged.score(judged.predicted(layers), run.seeds.intervals),
             prediction=predict(layers, network.held_out.prompts),
             predict=run_algorithm,
@@ -170,10 +171,11 @@ class SharedKeysFamily(Family):
             return False
         weights, errors = weight_errors(network.layers, own.maps, network.live)
         names = {m.name for m in other.maps}
-        more = own.mask & torch.tensor([m.name not in names for m in own.maps])
-        by_weights = weights.abs() > SURE * errors
+        shared = torch.tensor([m.name in names for m in own.maps])
+        held = own.table(own.flatten(weights))
+        by_weights = other.beyond(own.maps, held, errors).abs() > SURE * errors
         by_course = own.table(course.fit.theta).abs() > SURE * own.table(course.fit.stderr.nan_to_num(torch.inf))
-        return bool((more & by_weights & by_course).any())
+        return bool((own.mask & by_weights & (by_course | shared)).any())
 
     def descends(self, fit: Fit, run: Run) -> bool:
         if not self.descending:
@@ -237,12 +239,21 @@ class GdPlusPlus(OmegaFamily, ConditioningFamily):
 
 X, Y = "x ← x + ω_xx Σ x", "y ← y + ω_yx ⟨α, x⟩"
 OMEGAS = ("xx", "xy", "yx", "yy")
-register_family(OmegaFamily(name="gd", maps=("yx",), formula=Y, descending="residual", ascending="polynomial"))
+register_family(
+    OmegaFamily(
+        name="gd",
+        maps=("yx",),
+        contains=frozenset({"tied gd"}),
+        formula=Y,
+        descending="residual",
+        ascending="polynomial",
+    )
+)
 register_family(
     GdPlusPlus(
         name="gd++",
         maps=("xx", "yx"),
-        contains=frozenset({"gd"}),
+        contains=frozenset({"tied gd", "gd", "tied gd++"}),
         formula=f"{X};  {Y}",
         descending="error",
         ascending="diag",
@@ -252,7 +263,7 @@ register_family(
     OmegaFamily(
         name="diag",
         maps=OMEGAS,
-        contains=frozenset({"gd", "gd++"}),
+        contains=frozenset({"tied gd", "gd", "tied gd++", "gd++", "tied diag"}),
         formula=f"{X} + ω_xy y α;  {Y} + ω_yy λ y",
     )
 )
@@ -260,7 +271,7 @@ register_family(
     OmegaFamily(
         name="equivariant",
         maps=(*OMEGAS, "traces"),
-        contains=frozenset({"gd", "gd++", "diag"}),
+        contains=frozenset({"tied gd", "gd", "tied gd++", "gd++", "tied diag", "diag"}),
         formula=f"{X} + ω_xy y α + (τ_x:xx tr Σ + τ_x:yy λ) x;  {Y} + ω_yy λ y + τ_y:xx tr Σ y",
     )
 )

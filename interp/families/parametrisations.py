@@ -13,6 +13,7 @@ tensor K, so the factor s of the attention is not part of them; the first index 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +25,7 @@ from torch import Tensor
 from interp.algebra.basis import BasisLayers, BasisMap, Matrices, omega_maps, trace_maps
 from interp.algebra.gauge import LiveCoordinates, project
 from interp.algebra.structure import MachineMap, Sketch, sketch_maps
+from interp.identify.estimates import count
 from interp.models.gram import HeadLayers, LayerMaps
 from interp.models.specification import ModelSpec
 
@@ -55,8 +57,14 @@ class BasisParametrisation:
         return cls.on(chosen + (trace_maps(spec) if "traces" in names else ()), spec, live, scale)
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(sum(row) for row in self.live)
+    def places(self) -> tuple[Sequence[int], ...]:
+        ends = list(itertools.accumulate((sum(row) for row in self.live), initial=0))
+        return tuple(range(*pair) for pair in itertools.pairwise(ends))
+
+    @cached_property
+    def index(self) -> Tensor:
+        """Of every live coefficient of the table, row by row, its place in theta."""
+        return torch.tensor([k for places in self.places for k in places], dtype=torch.long)
 
     def scaled(self, scale: float) -> BasisParametrisation:
         return replace(self, scale=scale)
@@ -83,11 +91,26 @@ class BasisParametrisation:
     def table(self, theta: Float[Tensor, " parameter"]) -> Float[Tensor, "layer map"]:
         """Parameters as a layer x map table, 0 where a coefficient is dead."""
         out = torch.zeros(self.mask.shape, dtype=torch.float64)
-        out[self.mask] = theta
+        out[self.mask] = theta[self.index]
         return out
 
     def flatten(self, table: Float[Tensor, "layer map"]) -> Float[Tensor, " parameter"]:
-        return table[self.mask]
+        """The parameters of a table, means where coefficients share one."""
+        total, shares = table.new_zeros(2, count(self))
+        total.index_add_(0, self.index, table[self.mask])
+        return total / shares.index_add(0, self.index, torch.ones_like(table[self.mask]))
+
+    def beyond(
+        self, maps: Sequence[BasisMap], table: Float[Tensor, "layer map"], errors: Float[Tensor, "layer map"]
+    ) -> Float[Tensor, "layer map"]:
+        """What of a table of coefficients of ``maps``, these among them, is not of this form: those of other maps, and
+        where coefficients share a parameter what is apart from their mean, weighted by 1 / errors^2."""
+        names, weight = [m.name for m in maps], errors.clamp_min(1e-100) ** -2
+        own = [names.index(m.name) for m in self.maps]
+        mean = self.flatten((weight * table)[:, own]) / self.flatten(weight[:, own])
+        out = table.clone()
+        out[:, own] -= self.table(mean)
+        return out
 
     def by_weights(self, layers: HeadLayers, live: LiveCoordinates) -> Float[Tensor, " parameter"]:
         """The projection of the weights of ``layers`` on the maps."""
@@ -127,8 +150,9 @@ class MatrixParametrisation:
     residual: float
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        return (len(self.inputs) ** 2,) * self.layers
+    def places(self) -> tuple[Sequence[int], ...]:
+        size = len(self.inputs) ** 2
+        return tuple(range(size * layer, size * (layer + 1)) for layer in range(self.layers))
 
     def scaled(self, scale: float) -> MatrixParametrisation:
         return replace(self, scale=scale)

@@ -32,7 +32,7 @@ class Polynomial(Family):
 
     name = "polynomial"
     formula = "y ← y + q_0 ⟨α, x⟩ + q_1 ⟨α, Σ x⟩ + …"
-    contains = frozenset({"gd"})
+    contains = frozenset({"tied gd", "gd"})
     turn = 2
 
     def applies(self, run: Run) -> Skipped | None:

@@ -25,7 +25,7 @@ class PreconditionedGD(SharedKeysFamily):
     """A family with a free matrix must earn its place: it takes a larger gain to prefer it."""
 
     name = "preconditioned-gd"
-    contains = frozenset({"gd"})
+    contains = frozenset({"tied gd", "gd"})
     worth = 0.05
     turn = 1
 

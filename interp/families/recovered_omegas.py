@@ -77,11 +77,12 @@ def _coefficients(family: BasisParametrisation, fit: Estimate) -> tuple[Recovere
     maps = [m.name for m in family.maps]
     names = [(layer, maps[k]) for layer, k in torch.nonzero(family.mask).tolist()]
     rows: list[dict[str, RecoveredCoefficient]] = [{} for _ in family.live]
-    for k, (layer, name) in enumerate(names):
+    places = family.index.tolist()
+    for k, (layer, name) in zip(places, names, strict=True):
         value, error, determined = float(fit.theta[k]), float(fit.stderr[k]), fit.determined[k]
         reason = None if error < abs(value) else "its standard error exceeds its size"
         if not determined:
-            partners = ", ".join(f"{names[j][1]} of layer {names[j][0]}" for j in fit.partners[k][:3])
+            partners = ", ".join(f"{n} of layer {i}" for i, n in (names[places.index(j)] for j in fit.partners[k][:3]))
             reason = "the prompts do not determine it" + (f"; it trades off against {partners}" if partners else "")
         known = error if determined and math.isfinite(error) else None
         rows[layer][name] = RecoveredCoefficient(value=value, stderr=known, undetermined=reason)

@@ -30,7 +30,7 @@ __all__ = []
 class StructuredFamily(ConditioningFamily):
     """The structure is not fitted, so it is enough that the family surely explains more than a smaller one."""
 
-    contains = frozenset({"gd", "gd++"})
+    contains = frozenset({"tied gd", "gd", "tied gd++", "gd++"})
     turn = 2
 
     def applies(self, run: Run) -> Skipped | None:

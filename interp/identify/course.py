@@ -12,7 +12,7 @@ added, h_k the curvature there: along directions that the data leave open (two s
 weights, and elsewhere ANCHOR is too small to matter. It knows what the output alone does not: which step comes when.
 
 With tangents in forward mode: an entry of theta in layer l moves T_l by s B_k(G), and every later layer by its update
-of the moved Gram matrix, which is linear in it.
+of the moved Gram matrix, which is linear in it; one that several layers share moves each of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.identify.estimates import CONVERGED, DAMPING, NEARLY, Parametrisation
+from interp.identify.estimates import CONVERGED, DAMPING, NEARLY, Parametrisation, count
 from interp.identify.score import EXPLODED
 from interp.models.gram import GramTrajectory, LayerMaps, forward
 from interp.stats.averages import mean_with_error
@@ -84,10 +84,10 @@ def course_of(
 
 def affordable(parametrisation: Parametrisation, width: int, prompts: int) -> int:
     """How many prompts a fit is made on; 0 when they are too few for its numbers."""
-    parameters, layers = sum(parametrisation.sizes), len(parametrisation.sizes)
+    parameters, layers = count(parametrisation), len(parametrisation.places)
     each = 6.0 * max(parameters, 1) * max(layers, 1) / 2 * width**3
-    count = min(prompts, MOST, max(FEWEST, int(OPERATIONS / each)))
-    return count if count * layers * width >= ROWS_PER_PARAMETER * parameters else 0
+    most = min(prompts, MOST, max(FEWEST, int(OPERATIONS / each)))
+    return most if most * layers * width >= ROWS_PER_PARAMETER * parameters else 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -201,17 +201,20 @@ def _tangents(
     parametrisation: Parametrisation, layers: LayerMaps, passage: GramTrajectory, target: Course
 ) -> Float[Tensor, "parameter prompt layer label input"]:
     """Derivatives of the weighted read-outs after every layer by every number of ``parametrisation``."""
-    sizes, parameters = parametrisation.sizes, sum(parametrisation.sizes)
+    places, parameters = parametrisation.places, count(parametrisation)
     first, gram = passage.queries[0].mT, passage.grams[0]
-    out = gram.new_zeros(parameters, target.prompts, len(sizes), len(target.label), len(target.inputs))
-    known, one = 0, torch.eye(parameters, dtype=gram.dtype)
+    out = gram.new_zeros(parameters, target.prompts, len(places), len(target.label), len(target.inputs))
+    known, one = 0, torch.eye(parameters, dtype=gram.dtype)  # so many parameters have moved something
     moved_state, moved_gram = first.new_zeros(0, *first.shape), gram.new_zeros(0, *gram.shape)
-    for layer, size in enumerate(sizes):
+    for layer, own in enumerate(places):
         T, G, C = passage.maps[layer], passage.grams[layer], passage.queries[layer].mT
-        own = [parametrisation.build(one[known + k]).update(layer, G)[None] for k in range(size)]
-        moved_map = torch.cat([layers.update(layer, moved_gram.flatten(0, 1)).view_as(moved_gram), *own])
-        moved_state = torch.cat([moved_state, moved_map.new_zeros(size, *C.shape)])
-        moved_gram = torch.cat([moved_gram, moved_map.new_zeros(size, *G.shape)])
+        moved_map = layers.update(layer, moved_gram.flatten(0, 1)).view_as(moved_gram)
+        size = max((*own, known - 1)) + 1 - known
+        moved_map, moved_gram, moved_state = (
+            torch.cat([part, part.new_zeros(size, *part.shape[1:])]) for part in (moved_map, moved_gram, moved_state)
+        )
+        for k in own:
+            moved_map[k] += parametrisation.build(one[k]).update(layer, G)
         moved_state = moved_map @ C + T @ moved_state
         turned = moved_map @ G @ T.mT
         moved_gram = turned + turned.mT + T @ moved_gram @ T.mT

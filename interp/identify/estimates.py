@@ -1,13 +1,15 @@
 """Fitting the parameters of an algorithm family to a network by what they do to its predictions.
 
-A family is a set of layers T - r I = s * sum_k theta[l, k] B_k(G), linear in its parameters layer by layer. With
-Gamma_l = d prediction / d T^l (``interp.algebra.sensitivity``) and design columns X[l, k] = <Gamma_l, s B_k(G_l)>:
+A family is a set of layers T - r I = s * sum_k theta[l, k] B_k(G), linear in its parameters layer by layer; a parameter
+may belong to several layers. With Gamma_l = d prediction / d T^l (``interp.algebra.sensitivity``) and design columns
+X[l, k] = <Gamma_l, s B_k(G_l)>:
 
 - ``output_estimate``: within layer l, regress the first-order effect of the network's real update,
   <Gamma_l, T_l - r I>, on the effects of the basis maps, Gamma and G being the network's. One row per prompt and
-  output; prompts are independent, so standard errors are clustered by prompt.
+  output (and layer, where layers share their parameters); prompts are independent, so standard errors are clustered
+  by prompt.
 - ``refit``: all theta together, so that the family's predictions match the network's (Levenberg-Marquardt). There
-  the same columns, with Gamma and G of the family itself, are the Jacobian.
+  the same columns, with Gamma and G of the family itself, are the Jacobian, summed over the layers of a parameter.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from interp.models.gram import LayerMaps, forward
 from interp.stats.least_squares import Estimate, least_squares
 from interp.stats.levenberg_marquardt import Damping, Evaluated, Progress, Quadratic, Stopping, minimise
 
-__all__ = ["Parametrisation", "output_estimate", "refit"]
+__all__ = ["Parametrisation", "count", "output_estimate", "refit"]
 
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
 NEARLY = 1e-9  # unexplained share from which a fit goes on to be exact
@@ -41,8 +43,8 @@ class Parametrisation(Protocol):
     """A family whose layers are linear in theta, layer by layer."""
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many parameters each layer has."""
+    def places(self) -> tuple[Sequence[int], ...]:
+        """Of every layer, which entries of theta are its parameters."""
         ...
 
     def scaled(self, scale: float) -> Parametrisation:
@@ -56,28 +58,42 @@ class Parametrisation(Protocol):
     def build(self, theta: Float[Tensor, " parameter"]) -> LayerMaps: ...
 
 
+def count(parametrisation: Parametrisation) -> int:
+    """How many parameters it has."""
+    return len({k for places in parametrisation.places for k in places})
+
+
 def _design(
     parametrisation: Parametrisation, layer: int, sensed: Sensitivities
 ) -> Float[Tensor, "prompt output parameter"]:
+    """Derivatives of the prediction by the parameters of a layer, through this layer alone."""
     gram = sensed.trajectory.grams[layer]
     return torch.stack([parametrisation.design(layer, g[layer], gram) for g in sensed.gammas], 1)
 
 
 def output_estimate(parametrisation: Parametrisation, network: LayerMaps, sensed: Sensitivities) -> Estimate:
-    """The output-weighted estimate, layer by layer. ``sensed`` are the network's own sensitivities."""
-    parts = []
-    for layer in (layer for layer, size in enumerate(parametrisation.sizes) if size):
-        update = network.update(layer, sensed.trajectory.grams[layer])
-        effect = torch.stack([(g[layer] * update).sum((-1, -2)) for g in sensed.gammas], 1)
-        weight = _bounded_influence(layer, sensed)
-        parts.append(least_squares(weight[..., None] * _design(parametrisation, layer, sensed), weight * effect))
-    offsets = [sum(p.theta.numel() for p in parts[:i]) for i in range(len(parts))]
+    """The output-weighted estimate, layer by layer, or of all together where they share parameters. ``sensed`` are the
+    network's own sensitivities."""
+    places, parts, owned = parametrisation.places, [], []
+    shared = count(parametrisation) < sum(map(len, places))
+    for layers in [range(len(places))] if shared else [[layer] for layer, own in enumerate(places) if own]:
+        owned.append(sorted({k for layer in layers for k in places[layer]}))
+        rows, effects = [], []
+        for layer in layers:
+            update = network.update(layer, sensed.trajectory.grams[layer])
+            effect = torch.stack([(g[layer] * update).sum((-1, -2)) for g in sensed.gammas], 1)
+            weight = _bounded_influence(layer, sensed)
+            row = effect.new_zeros(*effect.shape, len(owned[-1]))
+            row[..., [owned[-1].index(k) for k in places[layer]]] = _design(parametrisation, layer, sensed)
+            rows.append(weight[..., None] * row)
+            effects.append(weight * effect)
+        parts.append(least_squares(torch.cat(rows, 1), torch.cat(effects, 1)))
     empty = torch.zeros(0, dtype=sensed.prediction.dtype)
     return Estimate(
         theta=torch.cat([empty, *(p.theta for p in parts)]),
         stderr=torch.cat([empty, *(p.stderr for p in parts)]),
         determined=tuple(d for p in parts for d in p.determined),
-        partners=tuple(tuple(k + o for k in ks) for p, o in zip(parts, offsets, strict=True) for ks in p.partners),
+        partners=tuple(tuple(own[k] for k in ks) for p, own in zip(parts, owned, strict=True) for ks in p.partners),
         unexplained=float(sum(p.unexplained for p in parts) / max(len(parts), 1)),
     )
 
@@ -107,7 +123,7 @@ def refit(
     The second-best start is tried as well when the first leaves more than 1 % of the variance. A fit that leaves
     most of it on a part of the prompts is hopeless and is not carried on to all of them.
     """
-    parameters = sum(parametrisation.sizes)
+    parameters = count(parametrisation)
     if parameters == 0 or not bool((target != 0).any()):
         return _undetermined(torch.zeros(parameters, dtype=target.dtype))
     weight = torch.ones_like(target[:, 0]) if weight is None else weight
@@ -148,8 +164,10 @@ class _Match:
 
         def jacobian() -> Float[Tensor, "prompt output parameter"]:
             sensed = differentiate(layers, trajectory, self.prompts)
-            rows = [_design(self.parametrisation, layer, sensed) for layer in range(len(self.parametrisation.sizes))]
-            return self.weight[:, None, None] * torch.cat(rows, -1)
+            rows = left.new_zeros(*left.shape, len(theta))
+            for layer, places in enumerate(self.parametrisation.places):
+                rows[..., list(places)] += _design(self.parametrisation, layer, sensed)
+            return self.weight[:, None, None] * rows
 
         return 0.5 * float((left**2).sum()), left, jacobian
 

@@ -110,7 +110,8 @@ class Family(ABC):
         return None
 
     def beyond(self, fit: Fit, course: CourseFit, smaller: Fit, run: Run) -> bool:
-        """Whether the network surely has a coefficient of this family that ``smaller`` lacks."""
+        """Whether the network surely has a coefficient of this family that ``smaller`` lacks, or, by its weights,
+        different ones where ``smaller`` has the same in all layers."""
         return False
 
     def descends(self, fit: Fit, run: Run) -> bool:

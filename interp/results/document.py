@@ -34,6 +34,7 @@ class CheckpointInfo:
     layers: int
     heads: int
     parameters: int
+    loops: int = 1  # how often the stored layers are run: ``layers`` counts every pass
     added: Mapping[str, Any] = field(default_factory=dict)  # layer kinds beside attention and read-out: their settings
     notes: tuple[str, ...] = ()  # what the reader did to the file: unwrapped, transposed, padded …
     read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout

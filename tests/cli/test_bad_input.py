@@ -223,6 +223,7 @@ def raw(path: Path, shape: tuple[int, ...], **changes: Any) -> str:
         ((2, 1, 4, 4), {"tokens": [["x", 2], ["y", 1]]}, "3"),
         ((2, 1, 4, 4), {"version": 2}, "version 2"),
         ((2, 1, 4, 4), {"readout": {"channel": "z"}}, "z"),
+        *(((2, 1, 4, 4), {"loops": loops}, "loops is") for loops in (0, -1, 1.5, "3", True, None, [2], 10**12)),
         ((2, 1, 4, 4), {"attenton": {}}, "attention"),
     ],
 )

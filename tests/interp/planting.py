@@ -14,7 +14,7 @@ from interp.algebra.sensitivity import predict
 from interp.checkpoints.opening import Checkpoint
 from interp.families.omegas import OmegaFamily, OmegaFit
 from interp.families.parametrisations import BasisParametrisation
-from interp.identify.estimates import Estimate
+from interp.identify.estimates import Estimate, count
 from interp.identify.family import FAMILIES
 from interp.identify.score import Score
 from interp.models.specification import ModelSpec
@@ -203,6 +203,6 @@ def omega_fit(
         return predict(scaled.build(fit.theta), gram_prompts(prompts, spec))
 
     return OmegaFit(
-        family=family, parameters=sum(parametrisation.sizes), parametrisation=parametrisation, output=output,
+        family=family, parameters=count(parametrisation), parametrisation=parametrisation, output=output,
         refit=fit, fit=fit, prediction=torch.zeros(0, 1), predict=run, score=score,
     )  # fmt: skip
