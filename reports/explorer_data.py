@@ -8,7 +8,6 @@ bytes means of square groups of cells, which do not cross the borders of channel
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from interp.reports.heatmaps import encoded
 from interp.reports.numbers import number, plain
 from interp.results.plain_data import to_plain
 from interp.results.weight_maps import LAYER_MAPS, MATRICES, CheckpointMaps, Gauge, MapCoefficient, WeightMaps
@@ -126,7 +126,7 @@ def _gauge(gauge: Gauge) -> dict[str, Any]:
 
 def _spectra(spectra: Mapping[str, Float[np.ndarray, "*owner value"]]) -> dict[str, str]:
     """In single precision: nobody reads more digits of a singular value from a curve."""
-    return {name: _base64(values.astype("<f4")) for name, values in spectra.items()}
+    return {name: encoded(values.astype("<f4")) for name, values in spectra.items()}
 
 
 def _nulls(values: NDArray[Any]) -> Any:
@@ -184,7 +184,7 @@ def _packed(matrices: NDArray[np.floating[Any]], bits: int) -> tuple[dict[str, A
     flat = matrices.reshape(-1, matrices.shape[-2] * matrices.shape[-1])
     if not bits:
         size = 4 if flat.dtype == np.float32 else 8
-        return {"data": [_base64(m.astype(f"<f{size}")) for m in flat], "scale": [], "size": size}, 0.0, 0.0
+        return {"data": [encoded(m.astype(f"<f{size}")) for m in flat], "scale": [], "size": size}, 0.0, 0.0
     data, scales, error, relative = [], [], 0.0, 0.0
     half = 2 ** (bits - 1) - 1  # half is +Inf, -half is -Inf, -half - 1 is NaN
     for matrix in flat:
@@ -199,7 +199,7 @@ def _packed(matrices: NDArray[np.floating[Any]], bits: int) -> tuple[dict[str, A
             error, relative = max(error, off), max(relative, off / largest)
         codes[np.isposinf(values)], codes[np.isneginf(values)] = half, -half
         codes[np.isnan(values)] = -half - 1
-        data.append(_base64(_bit_stream(codes, bits)))
+        data.append(encoded(_bit_stream(codes, bits)))
         scales.append(scale)
     return {"data": data, "scale": scales, "size": 0}, error, relative
 
@@ -212,8 +212,4 @@ def _bit_stream(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
 
 
 def _bits(flags: NDArray[np.bool_]) -> str:
-    return _base64(np.packbits(flags.ravel(), bitorder="little"))
-
-
-def _base64(array: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return encoded(np.packbits(flags.ravel(), bitorder="little"))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from interp.reports.numbers import percent, plain
 from interp.results import Analysis
 
-__all__ = ["Heatmaps", "heatmaps"]
+__all__ = ["Heatmaps", "encoded", "heatmaps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ def heatmaps(analysis: Analysis) -> Heatmaps:
         return _nothing(f"Q has shape {Q.shape} and P {P.shape}")
     data = {
         "channels": [[plain(name), size] for name, size in channels], "layers": Q.shape[0], "heads": Q.shape[1],
-        "width": width, "Q": _encode(Q), "P": _encode(P),
+        "width": width, "Q": encoded(Q.astype("<f8")), "P": encoded(P.astype("<f8")),
     }  # fmt: skip
     both = np.stack([Q, P])
     bad, finding = int((~np.isfinite(both)).sum()), _finding(both, [size for _, size in channels])
@@ -70,8 +70,9 @@ def _array(rows: list[Any]) -> NDArray[np.float64]:
     return matrix if matrix.ndim == 4 else np.empty((0, 0, 0, 0))
 
 
-def _encode(matrix: NDArray[np.float64]) -> str:
-    return base64.b64encode(matrix.astype("<f8").tobytes()).decode("ascii")
+def encoded(array: NDArray[Any]) -> str:
+    """What the scripts of a page read."""
+    return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 def _finding(both: Float[np.ndarray, "matrix layer head row column"], sizes: Sequence[int]) -> str:

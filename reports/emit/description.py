@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from interp.reports.emit.certificate import scale_text
 from interp.reports.numbers import interval
@@ -15,14 +14,7 @@ from interp.results import Channel, Recovered
 from interp.results.notation import MOMENTS, Notation
 from interp.results.update import shape
 
-__all__ = ["Description", "describe"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    intro: str
-    equations: tuple[str, ...]  # formulas
-    rest: str
+__all__ = ["describe"]
 
 
 INTRO: Mapping[str, str] = {
@@ -57,9 +49,10 @@ FACTORS: Mapping[str, str] = {  # what is to be said where a factor occurs
 }
 
 
-def describe(recovered: Recovered, notation: Notation) -> Description:
+def describe(recovered: Recovered, notation: Notation) -> tuple[str, tuple[str, ...], str]:
+    """What it starts from, its formulas, and what is to be said of them."""
     intro, rest = (_set(" ".join(said(recovered, notation)), notation) for said in (_intro, _rest))
-    return Description(intro=intro, equations=tuple(notation.equations(recovered.updates, recovered.sizes)), rest=rest)
+    return intro, tuple(notation.equations(recovered.updates, recovered.sizes)), rest
 
 
 def _set(text: str, notation: Notation) -> str:

@@ -60,14 +60,14 @@ def coefficient_note(analysis: Analysis) -> str | None:
 def emit(certificate: Certificate) -> str:
     """A page of its own, without scripts or styles."""
     recovered, title = certificate.recovered, escape(plain(origin(certificate)))
-    made = describe(recovered, HTML)
+    intro, equations, rest = describe(recovered, HTML)
     lines = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head><body>',
         f"<h1>{title}</h1>",
-        f"<p>{made.intro}</p>",
-        *(f"<p>{_typeset(equation)}</p>" for equation in made.equations),
-        f"<p>{made.rest}</p>",
+        f"<p>{intro}</p>",
+        *(f"<p>{_typeset(equation)}</p>" for equation in equations),
+        f"<p>{rest}</p>",
         *_numbers(recovered),
         "<h2>Where it comes from</h2>",
         "<dl>",

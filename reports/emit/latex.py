@@ -57,18 +57,18 @@ LATEX = Notation(
 @register_language("latex")
 def emit(certificate: Certificate) -> str:
     """A whole document for pdflatex, ASCII only, that needs geometry, amsmath and longtable."""
-    made = describe(certificate.recovered, LATEX)
+    intro, equations, rest = describe(certificate.recovered, LATEX)
     lines = [
         r"\documentclass{article}",
         r"\usepackage[margin=2cm]{geometry}",
         r"\usepackage{amsmath,longtable}",
         r"\begin{document}",
         rf"\section*{{{latex_text(origin(certificate))}}}",
-        made.intro,
+        intro,
         r"\begin{align*}",
-        " \\\\\n".join(made.equations),
+        " \\\\\n".join(equations),
         r"\end{align*}",
-        made.rest,
+        rest,
         "",
         *_numbers(certificate.recovered),
         *_arrays(certificate.recovered),

@@ -39,13 +39,13 @@ ASCII = Notation(
 
 
 def algorithm_lines(recovered: Recovered) -> Iterator[str]:
-    made = describe(recovered, ASCII)
-    yield from textwrap.wrap(ascii_text(made.intro), WIDTH)
+    intro, equations, rest = describe(recovered, ASCII)
+    yield from textwrap.wrap(ascii_text(intro), WIDTH)
     yield ""
-    for equation in made.equations:
+    for equation in equations:
         yield from textwrap.wrap(ascii_text(equation), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 12)
     yield ""
-    yield from textwrap.wrap(ascii_text(made.rest), WIDTH)
+    yield from textwrap.wrap(ascii_text(rest), WIDTH)
 
 
 def origin_lines(certificate: Certificate) -> Iterator[str]:

@@ -81,8 +81,9 @@ def mark_text(solver: Solver, mark: float) -> str:
 def _mark(solver: Solver, entry: Match) -> str:
     """The number of an iterate, with its interval where it has one: ``4 [3, 5]``."""
     low, high = entry.best_ci
-    ends = is_finite(low) and is_finite(high) and low != high
-    return mark_text(solver, entry.best) + (f" [{mark_text(solver, low)}, {mark_text(solver, high)}]" if ends else "")
+    if not (is_finite(low) and is_finite(high)) or low == high:
+        return mark_text(solver, entry.best)
+    return f"{mark_text(solver, entry.best)} [{mark_text(solver, low)}, {mark_text(solver, high)}]"
 
 
 def iterate_text(behaviour: Behaviour, entry: Match) -> str:

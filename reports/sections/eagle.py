@@ -129,8 +129,7 @@ def eagle(_: Analysis, completion: Completion) -> Iterator[Section]:
     else:
         table = tabulate(law.points, {"layer": "layer", "|A|²": "norm", "η [95 %]": "eta", "γ [95 %]": "gamma"})
         drawn = [(s, points(law.points, "layer", s.key, _step_text, above=0)) for s in _LAW]
-        means = [(getattr(law, s.key), s.colour) for s in _LAW]
-        lines = [level(average, colour=colour, width=1) for average, colour in means if average is not None]
+        lines = [level(at, colour=s.colour, width=1) for s in _LAW if (at := getattr(law, s.key)) is not None]
         panels = _panels("law", drawn, law.points, ("layer", "step times |A|²"), 300, dense=True, shapes=lines)
         description = (
             "Every layer's steps times the squared norm of what the layer sees of A, on a logarithmic "

@@ -32,9 +32,8 @@ def diverges(analysis: Analysis, value: float | None, stderr: float | None) -> b
 
 
 def effect_text(analysis: Analysis, value: float | None, stderr: float | None) -> str:
-    if diverges(analysis, value, stderr):
-        return f"diverges ({estimate(value, stderr)})"
-    return estimate(value, stderr)
+    text = estimate(value, stderr)
+    return f"diverges ({text})" if diverges(analysis, value, stderr) else text
 
 
 def _name(effect: OmegaEffect) -> str:

@@ -23,10 +23,6 @@ _KINDS = {
     "weights": "recovered, by weights",
     "refit": "recovered, refitted",
 }
-TITLES = {
-    "step": "As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s",
-    "path": "From the network (0) to its block means (1), in the products Q and P",
-}
 
 
 def half_loss(sequences: Sequences, name: str) -> SequenceLoss | None:
@@ -90,7 +86,8 @@ def _gradient_step(sequences: Sequences) -> Iterator[Section]:
         ("best η for this task, from W₀ = 0", estimate(step.line_search_eta, step.line_search_stderr)),
     )
     table = Table(header=("number", "value ± stderr"), rows=rows)
-    yield Section(name="gradient-step", title=TITLES["step"], finding=finding, table=table)
+    title = "As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s"
+    yield Section(name="gradient-step", title=title, finding=finding, table=table)
 
 
 def _size(c: Coefficient) -> float:
@@ -173,7 +170,8 @@ def _interpolation(sequences: Sequences) -> Iterator[Section]:
         if worst <= high * (1 + 1e-9):
             finding = "No barrier between the network and its block means: the loss in between is never above both ends"
     columns = {"share of the way": lambda row: f"{row.alpha:g}", "loss ± stderr": "loss:stderr"}
-    yield Section(name="block-path", title=TITLES["path"], finding=finding, table=tabulate(path, columns))
+    title = "From the network (0) to its block means (1), in the products Q and P"
+    yield Section(name="block-path", title=title, finding=finding, table=tabulate(path, columns))
 
 
 def _objectives(sequences: Sequences) -> Iterator[Section]:
