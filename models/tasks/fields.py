@@ -10,13 +10,15 @@ from typing import Any, ClassVar, TypeVar
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError
+from interp.models.layers.registry import read_table
 from interp.models.numbers import as_float
+from interp.models.skipped import Skipped
 from interp.models.tasks.noise import NoiseLaw
-from interp.models.tasks.protocol import Prompts
+from interp.models.tasks.protocol import Prompts, Task, Variation
 from interp.models.tasks.target import Target
 
-__all__ = ["TaskFields", "require_known"]
+__all__ = ["TaskFields", "variations_of"]
 
 AnyTask = TypeVar("AnyTask", bound="TaskFields")
 
@@ -26,6 +28,7 @@ class TaskFields:
     """A task whose dataclass fields are those of the checkpoint; its error is squared, and it tells by itself."""
 
     name: ClassVar[str]
+    always: ClassVar[tuple[str, ...]] = ("noise",)
 
     @classmethod
     def read(
@@ -36,7 +39,7 @@ class TaskFields:
         Raises LayoutError for a field that is unknown or missing, and for noise that is no law.
         """
         known = [entry.name for entry in dataclasses.fields(cls)]
-        require_known(fields, "task", ["name", *known])
+        read_table(fields, "task", ["name", *known])
         for key in needed:
             if key not in fields:
                 words = " and ".join((", ".join(needed[:-1]), needed[-1])) if needed[1:] else "one"
@@ -44,11 +47,19 @@ class TaskFields:
         given: dict[str, Any] = {key: fields[key] for key in known if key in needed or fields.get(key) is not None}
         given |= {key: as_float(given[key]) for key in floats if key in given}
         if "noise" in given:
-            level: Any = given["noise"]
-            short = short_noise and isinstance(level, (int, float)) and not isinstance(level, bool)
-            law: Any = {"fixed": level} if short else level
-            given["noise"] = NoiseLaw.from_dict(law)
+            noise = given["noise"]
+            short = short_noise and isinstance(noise, (int, float)) and not isinstance(noise, bool)
+            given["noise"] = NoiseLaw.from_dict({"fixed": noise} if short else noise)
         return given
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of the checkpoint: those that are ``always`` written, and what differs from its default."""
+        out: dict[str, Any] = {"name": self.name}
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if entry.name in self.always or value != entry.default:
+                out[entry.name] = value.to_dict() if hasattr(value, "to_dict") else _listed(value)
+        return out
 
     def telling(self: AnyTask) -> AnyTask:
         return self
@@ -61,8 +72,12 @@ class TaskFields:
         return ()
 
 
-def require_known(fields: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
-    """Raise LayoutError for a field of a table that is not among the ``known`` ones."""
-    for key in fields:
-        if key not in known:
-            raise LayoutError(f"unknown field {where}.{key}; {did_you_mean(str(key), known)}")
+def _listed(value: Any) -> Any:
+    """Tuples, and those within them, as lists of a document."""
+    return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def variations_of(task: Task, rows: Mapping[str, tuple[str, Task | Skipped]]) -> dict[str, Variation]:
+    """The task itself, then what varies one thing: its label and the task that it makes, by name."""
+    every = {"task": ("as trained", task), **rows}
+    return {name: Variation(label=label, task=varied) for name, (label, varied) in every.items()}

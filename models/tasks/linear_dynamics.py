@@ -28,10 +28,10 @@ from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
 from interp.models.tasks.dynamics_targets import dynamics_targets
-from interp.models.tasks.fields import TaskFields
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
 from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import Prompts, References, Variation, Words
+from interp.models.tasks.protocol import Prompts, References, Task, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
@@ -155,6 +155,7 @@ class LinearDynamics(TaskFields):
     start: float | tuple[tuple[float, ...], ...] = 0.0
 
     name = "linear_dynamics"
+    always = ("noise", "dynamics", "initial")
 
     def __post_init__(self) -> None:
         require_counts({"dim": self.dim, "context": self.context})
@@ -162,14 +163,12 @@ class LinearDynamics(TaskFields):
             raise LayoutError(f"task.dynamics is {self.dynamics!r}; {did_you_mean(str(self.dynamics), DYNAMICS)}")
         if self.state_clip is not None and (not is_number(self.state_clip) or self.state_clip <= 0):
             raise LayoutError(f"task.state_clip is {self.state_clip!r}, expected a positive number")
-        if self.teacher is not None and self.dynamics != "fixed":
-            raise LayoutError(
-                f'task.teacher is {self.teacher!r} with dynamics {self.dynamics!r}; only dynamics "fixed" has a teacher'
-            )
-        if self.teacher is not None and (
-            not isinstance(self.teacher, int) or isinstance(self.teacher, bool) or not 0 <= self.teacher < 2**63
-        ):
-            raise LayoutError(f"task.teacher is {self.teacher!r}, expected a seed, a whole number of 0 or more")
+        if self.teacher is not None:
+            told = f"task.teacher is {self.teacher!r}"
+            if self.dynamics != "fixed":
+                raise LayoutError(f'{told} with dynamics {self.dynamics!r}; only dynamics "fixed" has a teacher')
+            if not isinstance(self.teacher, int) or isinstance(self.teacher, bool) or not 0 <= self.teacher < 2**63:
+                raise LayoutError(f"{told}, expected a seed, a whole number of 0 or more")
         for content in self.tokens or ():
             if content not in CONTENTS:
                 raise LayoutError(f"task.tokens has {content!r}; {did_you_mean(str(content), CONTENTS)}")
@@ -186,7 +185,9 @@ class LinearDynamics(TaskFields):
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> LinearDynamics:
         """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s}."""
-        given = cls.read(fields, ("dim", "context"), short_noise=True)
+        given = cls.read(fields, ("dim", "context"), ("state_clip",), short_noise=True)
+        if not is_number(given.get("state_clip", 1.0)):
+            raise LayoutError(f"task.state_clip is {given['state_clip']!r}, expected a positive number")
         if "initial" in given:
             given["initial"] = InitialLaw.from_dict(given["initial"])
         if "tokens" in given:
@@ -197,23 +198,7 @@ class LinearDynamics(TaskFields):
             given["start"] = _rows(given["start"])
             if not isinstance(given["start"], (tuple, float)):
                 raise LayoutError(f"task.start is {given['start']!r}, expected a number c (for W_0 = c I) or a matrix")
-        if "state_clip" in given:
-            if not is_number(given["state_clip"]):
-                raise LayoutError(f"task.state_clip is {given['state_clip']!r}, expected a positive number")
-            given["state_clip"] = float(given["state_clip"])
         return cls(**given)
-
-    def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {key: getattr(self, key) for key in ("name", "dim", "context")}
-        out |= {"noise": self.noise.to_dict(), "dynamics": self.dynamics, "initial": self.initial.to_dict()}
-        for key in ("state_clip", "teacher"):
-            if getattr(self, key) is not None:
-                out[key] = getattr(self, key)
-        if self.tokens is not None:
-            out["tokens"] = list(self.tokens)
-        if self.start != 0.0:
-            out["start"] = [list(row) for row in self.start] if isinstance(self.start, tuple) else self.start
-        return out
 
     def contents(self, channels: int) -> tuple[str, ...] | None:
         """What each of so many channels holds; None when the task says nothing that fits."""
@@ -280,20 +265,18 @@ class LinearDynamics(TaskFields):
         quiet, single = Skipped("the task has no noise"), Skipped("sequences have a single token")
         louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else quiet
         shorter = replace(self, context=self.context // 2) if self.context > 1 else single
-        others = {kind: replace(self, dynamics=kind, teacher=None) for kind in ("orthogonal", "contracting")}
-        return {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "length x1/2": Variation(label="half the length", task=shorter),
-            "length x2": Variation(label="twice the length", task=replace(self, context=2 * self.context)),
-            "start x1/2": Variation(label="first states half as large", task=begun(0.5)),
-            "start x2": Variation(label="first states twice as large", task=begun(2.0)),
-            **{
-                f"dynamics {kind}": Variation(label=f"a fresh {kind} W", task=other)
-                for kind, other in others.items()
-                if kind != self.dynamics
-            },
+
+        rows: dict[str, tuple[str, Task | Skipped]] = {
+            "noise x2": ("twice the noise", louder),
+            "length x1/2": ("half the length", shorter),
+            "length x2": ("twice the length", replace(self, context=2 * self.context)),
+            "start x1/2": ("first states half as large", begun(0.5)),
+            "start x2": ("first states twice as large", begun(2.0)),
         }
+        for kind in ("orthogonal", "contracting"):
+            if kind != self.dynamics:
+                rows[f"dynamics {kind}"] = (f"a fresh {kind} W", replace(self, dynamics=kind, teacher=None))
+        return variations_of(self, rows)
 
     @property
     def limit(self) -> float:

@@ -19,7 +19,7 @@ starts at 0 or 1; here at 1. There the noise, of variance 0.01, is on D as well,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,18 +28,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError, did_you_mean
+from interp.models.layers.registry import read_table
 from interp.models.numbers import as_float, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
-from interp.models.tasks.fields import TaskFields, require_known
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.noise import NoiseLaw, normal, require_counts
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
 from interp.models.transformer import LinearTransformer
 from interp.solvers.eagle import fixed_iterations
+from interp.solvers.ridge import damped
 
 __all__ = ["CompletionPrompts", "KernelLaw", "MatrixCompletion", "nystrom"]
 
@@ -50,13 +52,10 @@ MOST_RANK = 10_000  # variances of a spectrum
 
 
 def nystrom(
-    A: Float[Tensor, "prompt d n"],
-    B: Float[Tensor, "prompt query n"],
-    C: Float[Tensor, "prompt d out"],
-    rcond: float = RCOND,
+    A: Float[Tensor, "prompt d n"], B: Float[Tensor, "prompt query n"], C: Float[Tensor, "prompt d out"]
 ) -> Float[Tensor, "prompt query out"]:
     """B A^+ C."""
-    return B @ (torch.linalg.pinv(A, rtol=rcond) @ C)
+    return B @ (torch.linalg.pinv(A, rtol=RCOND) @ C)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +70,8 @@ class KernelLaw:
     def from_dict(cls, fields: Any) -> KernelLaw:
         if not isinstance(fields, Mapping):
             raise LayoutError(f'task.kernel is {fields!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
-        require_known(fields, "task.kernel", ("name", "features", "width"))
-        out = cls(**{key: as_float(value) if key == "width" else value for key, value in fields.items()})
+        given = read_table(fields, "task.kernel", ("name", "features", "width"))
+        out = cls(**given | {"width": as_float(given.get("width", cls.width))})
         if out.name not in ("rbf", "linear"):
             raise LayoutError(f"task.kernel.name is {out.name!r}; {did_you_mean(str(out.name), ('rbf', 'linear'))}")
         require_counts({"kernel.features": out.features})
@@ -81,7 +80,7 @@ class KernelLaw:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "features": self.features, "width": self.width}
+        return asdict(self)
 
     def matrix(self, points: Float[Tensor, "prompt point features"]) -> Float[Tensor, "prompt point point"]:
         if self.name == "linear":
@@ -145,14 +144,13 @@ class MatrixCompletion(TaskFields):
     machines: int = 1
 
     name = "matrix_completion"
+    always = ("outputs", "queries", "spectrum", "noise")
 
     def __post_init__(self) -> None:
         counts = ("dim", "context", "outputs", "queries", "machines")
         require_counts({key: getattr(self, key) for key in counts})
-        if not self.spectrum or not all(_is_positive(v) for v in self.spectrum):
-            raise LayoutError(
-                f"task.spectrum is {self.spectrum!r}, expected one positive variance up to 1e150 per rank"
-            )
+        if not self.spectrum or not all(map(_is_positive, self.spectrum)):
+            raise LayoutError(f"task.spectrum is {self.spectrum}, expected one positive variance up to 1e150 per rank")
         _require_rank(len(self.spectrum))
         if self.dim % self.machines:
             raise LayoutError(f"task.machines is {self.machines}, expected a divisor of dim = {self.dim}")
@@ -177,17 +175,12 @@ class MatrixCompletion(TaskFields):
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        keys = ("name", "dim", "context", "outputs", "queries")
-        out: dict[str, Any] = {key: getattr(self, key) for key in keys}
+        out = super().to_dict()
+        first, rank = self.spectrum[0], len(self.spectrum)
         if self.kernel is not None:
-            out["kernel"] = self.kernel.to_dict()
-        else:
-            first, rank = self.spectrum[0], len(self.spectrum)
-            geometric = self.spectrum == _powers(first, rank)
-            spectrum = {"decay": first, "rank": rank} if geometric else list(self.spectrum)
-            out |= {"spectrum": spectrum, "noise": self.noise.to_dict()}
-        if self.machines > 1:
-            out["machines"] = self.machines
+            del out["spectrum"], out["noise"]
+        elif self.spectrum == _powers(first, rank):
+            out["spectrum"] = {"decay": first, "rank": rank}
         return out
 
     @property
@@ -220,20 +213,16 @@ class MatrixCompletion(TaskFields):
         if self.kernel is None:
             return self.assemble(*self.factors(count, generator), generator)
         sigma = self.noise.sample(count, generator)
-        size = (count, self.dim + self.outputs, self.kernel.features)
-        points = torch.randn(size, generator=generator, dtype=torch.float64)
+        points = normal(generator)(count, self.dim + self.outputs, self.kernel.features)
         return self._blocks(self.kernel.matrix(points), sigma, generator)
 
     def factors(
         self, count: int, generator: torch.Generator
     ) -> tuple[Float[Tensor, "prompt row rank"], Float[Tensor, "prompt column rank"], Float[Tensor, " prompt"]]:
         """Standard normal factors of X in the low-rank law, and the noise levels."""
-        sigma, rank = self.noise.sample(count, generator), len(self.spectrum)
-        left, right = (
-            torch.randn(count, size, rank, generator=generator, dtype=torch.float64)
-            for size in (self.context + self.queries, self.dim + self.outputs)
-        )
-        return left, right, sigma
+        sigma, drawn, rank = self.noise.sample(count, generator), normal(generator), len(self.spectrum)
+        rows, columns = self.context + self.queries, self.dim + self.outputs
+        return drawn(count, rows, rank), drawn(count, columns, rank), sigma
 
     def assemble(
         self,
@@ -252,9 +241,8 @@ class MatrixCompletion(TaskFields):
     ) -> CompletionPrompts:
         D = X[:, self.context :, self.dim :].clone()
         if self.noise.largest > 0:
-            X = X + sigma[:, None, None] * torch.randn(X.shape, generator=generator, dtype=torch.float64)
-        top, bottom = X[:, : self.context], X[:, self.context :]
-        n = self.dim
+            X = X + sigma[:, None, None] * normal(generator)(*X.shape)
+        top, bottom, n = X[:, : self.context], X[:, self.context :], self.dim
         return CompletionPrompts(A=top[..., :n], B=bottom[..., :n], C=top[..., n:], D=D, sigma=sigma)
 
     @cached_property
@@ -267,15 +255,12 @@ class MatrixCompletion(TaskFields):
         guesses = {value: _ridge(drawn, value) for value in grid}
         if not self.noise.largest > 0:
             guesses[0.0] = nystrom(drawn.A, drawn.B, drawn.C)
-        errors = {value: float((guess - drawn.D).square().mean()) for value, guess in guesses.items()}
-        return min(errors, key=lambda value: errors[value])
+        return min(guesses, key=lambda value: float((guesses[value] - drawn.D).square().mean()))
 
     def oracle(self, prompts: CompletionPrompts) -> Float[Tensor, "prompt query output"]:
         """The Nystrom estimate B A^+ C or, where A^+ amplifies too much, ridge regression B (A^T A + lambda I)^-1 A^T C
         with the one best ``penalty``."""
-        if self.penalty == 0:
-            return nystrom(prompts.A, prompts.B, prompts.C)
-        return _ridge(prompts, self.penalty)
+        return _ridge(prompts, self.penalty) if self.penalty else nystrom(prompts.A, prompts.B, prompts.C)
 
     def references(self, tuning: CompletionPrompts, depth: int, keys: str) -> References:
         """Gradient descent, and EAGLE with exact norms, in as many steps as there are layers."""
@@ -307,10 +292,7 @@ class MatrixCompletion(TaskFields):
         """Rank and spectrum change, the variance of an entry, (sum of the squared spectrum) / rank, does not."""
         if self.kernel is not None:
             kernel = Skipped("a kernel matrix has its own size, rank and scale")
-            return {
-                "task": Variation(label="as trained", task=self),
-                "other matrices": Variation(label="other sizes, ranks and scales", task=kernel),
-            }
+            return variations_of(self, {"other matrices": ("other sizes, ranks and scales", kernel)})
         variance, rank = sum(v**2 for v in self.spectrum) / len(self.spectrum), len(self.spectrum)
         largest = tuple(sorted(self.spectrum, reverse=True))
 
@@ -326,23 +308,21 @@ class MatrixCompletion(TaskFields):
         fewer = replace(self, context=self.context // 2) if self.context > 1 else one_row
         half = of_spectrum(largest[: rank // 2]) if rank > 1 else Skipped("the matrices are of rank 1")
         flat = Skipped("the spectrum is flat") if len(set(self.spectrum)) == 1 else of_spectrum((1.0,) * rank)
-        return {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "rows x1/2": Variation(label="half the complete rows", task=fewer),
-            "rows x2": Variation(label="twice the complete rows", task=replace(self, context=2 * self.context)),
-            "entries x1/2": Variation(label="entries half as large", task=scaled(0.5)),
-            "entries x5/4": Variation(label="entries a quarter larger", task=scaled(1.25)),
-            "rank x1/2": Variation(label="half the rank", task=half),
-            "rank x2": Variation(label="twice the rank", task=of_spectrum(tuple(v for v in largest for _ in range(2)))),
-            "flat spectrum": Variation(label="a flat spectrum", task=flat),
-        }
+        return variations_of(self, {
+            "noise x2": ("twice the noise", louder),
+            "rows x1/2": ("half the complete rows", fewer),
+            "rows x2": ("twice the complete rows", replace(self, context=2 * self.context)),
+            "entries x1/2": ("entries half as large", scaled(0.5)),
+            "entries x5/4": ("entries a quarter larger", scaled(1.25)),
+            "rank x1/2": ("half the rank", half),
+            "rank x2": ("twice the rank", of_spectrum(tuple(v for v in largest for _ in range(2)))),
+            "flat spectrum": ("a flat spectrum", flat),
+        })  # fmt: skip
 
 
 def _ridge(prompts: CompletionPrompts, penalty: float) -> Float[Tensor, "prompt query output"]:
     A = prompts.A
-    damped = A.mT @ A + penalty * torch.eye(A.shape[-1], dtype=A.dtype)
-    return prompts.B @ torch.linalg.solve(damped, A.mT @ prompts.C)
+    return prompts.B @ torch.linalg.solve(damped(A.mT @ A, penalty), A.mT @ prompts.C)
 
 
 def _spectrum(value: Any) -> tuple[float, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import is_count, is_size
 
-__all__ = ["NoiseLaw", "require_counts"]
+__all__ = ["NoiseLaw", "normal", "require_counts"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,11 @@ class NoiseLaw:
             return lo + (hi - lo) * uniform
         levels = torch.tensor(self.values, dtype=torch.float64)
         return levels[(uniform * len(levels)).long().clamp(max=len(levels) - 1)]
+
+
+def normal(generator: torch.Generator) -> Callable[..., Tensor]:
+    """Standard normal numbers of any shape."""
+    return partial(torch.randn, generator=generator, dtype=torch.float64)
 
 
 def require_counts(fields: Mapping[str, Any]) -> None:

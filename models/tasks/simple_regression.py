@@ -28,9 +28,9 @@ from interp.models.numbers import is_number, is_size
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
-from interp.models.tasks.fields import TaskFields
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.noise import NoiseLaw, normal, require_counts
 from interp.models.tasks.protocol import References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.transformer import LinearTransformer
@@ -125,6 +125,7 @@ class SimpleRegression(TaskFields):
     y_scale: float = 1.0
 
     name = "simple_regression"
+    always = ("noise", "shift", "spread", "weight_std")
 
     def __post_init__(self) -> None:
         require_counts({"context": self.context})
@@ -144,11 +145,6 @@ class SimpleRegression(TaskFields):
     def from_dict(cls, fields: Mapping[str, Any]) -> SimpleRegression:
         return cls(**cls.read(fields, ("context",), ("shift", "spread", "weight_std", "x_scale", "y_scale")))
 
-    def to_dict(self) -> dict[str, Any]:
-        fields = {key: getattr(self, key) for key in ("context", "shift", "spread", "weight_std")}
-        scales = {key: getattr(self, key) for key in ("x_scale", "y_scale") if getattr(self, key) != 1.0}
-        return {"name": self.name, "noise": self.noise.to_dict(), **fields, **scales}
-
     @property
     def words(self) -> Words:
         noise = f" The size σ of the noise on y {self.noise.words}." if self.noise.words else ""
@@ -165,8 +161,7 @@ class SimpleRegression(TaskFields):
             raise LayoutError(f"attention.keys is 'causal', expected 'context' or 'all' for {self.name}")
         if spec.readout.channel != "y":
             raise LayoutError(f"readout.channel is {spec.readout.channel!r}, expected 'y', the label of {self.name}")
-        tokens = len(model.tensors["readout.weight"]) if spec.readout.flat else self.context + 1
-        if tokens != self.context + 1:
+        if spec.readout.flat and (tokens := len(model.tensors["readout.weight"])) != self.context + 1:
             raise LayoutError(
                 f"readout.weight has {tokens} rows, expected {self.context + 1}: task.context is {self.context}, and "
                 "the query is one more token"
@@ -181,22 +176,18 @@ class SimpleRegression(TaskFields):
         tuned = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, "preconditioned-gd")
         assert tuned is not None  # only the polynomial may be
 
-        def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
-            line = prompts.least_squares()
-            values = {
-                "null": torch.zeros_like(line.prediction),
-                "mean": line.mean_y,
-                "preconditioned-gd-2": tuned.predict(prompts),
-                "oracle": line.prediction,
-            }
-            return {name: value[:, None] for name, value in values.items()}
-
         labels = {
             "null": "predicting zero",
             "mean": "the mean label of the prompt",
             "preconditioned-gd-2": "two preconditioned gradient steps, tuned to the task",
             "oracle": "least squares, the target",
         }
+
+        def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+            line = prompts.least_squares()
+            values = (torch.zeros_like(line.prediction), line.mean_y, tuned.predict(prompts), line.prediction)
+            return {name: value[:, None] for name, value in zip(labels, values, strict=True)}
+
         return References(labels=labels, predict=predict)
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
@@ -205,16 +196,15 @@ class SimpleRegression(TaskFields):
         louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else Skipped("it has no noise")
         shifted = replace(self, shift=2 * self.shift) if self.shift > 0 else Skipped("the means of x are 0")
         uneven = replace(self, spread=2 * self.spread) if self.spread > 0 else Skipped("x has one scale")
-        more: SimpleRegression | Skipped = fixed if fixed_context else replace(self, context=2 * self.context)
-        out = {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "context x1/2": Variation(label="half the examples", task=fixed if fixed_context else fewer),
-            "context x2": Variation(label="twice the examples", task=more),
-            "shift x2": Variation(label="means of x twice as far from 0", task=shifted),
-            "spread x2": Variation(label="scales of x twice as uneven", task=uneven),
-            "weights x2": Variation(label="lines twice as steep", task=replace(self, weight_std=2 * self.weight_std)),
-        }
+        more = replace(self, context=2 * self.context)
+        out = variations_of(self, {
+            "noise x2": ("twice the noise", louder),
+            "context x1/2": ("half the examples", fixed if fixed_context else fewer),
+            "context x2": ("twice the examples", fixed if fixed_context else more),
+            "shift x2": ("means of x twice as far from 0", shifted),
+            "spread x2": ("scales of x twice as uneven", uneven),
+            "weights x2": ("lines twice as steep", replace(self, weight_std=2 * self.weight_std)),
+        })  # fmt: skip
         for axis, factors in FACTORS.items():
             for factor in factors:
                 task = replace(self, **{f"{axis}_scale": factor * getattr(self, f"{axis}_scale")})
@@ -231,16 +221,12 @@ class SimpleRegression(TaskFields):
         """``count`` fresh prompts in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
         require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-        sigma = self.noise.sample(count, generator)
-        theta = self.weight_std * normal(count, 2)
-        mean, scale = self.shift * normal(count, 1), torch.exp(self.spread * normal(count, 1))
-        x = mean + scale * normal(count, self.context + 1)
+        drawn, sigma = normal(generator), self.noise.sample(count, generator)
+        theta = self.weight_std * drawn(count, 2)
+        mean, scale = self.shift * drawn(count, 1), torch.exp(self.spread * drawn(count, 1))
+        x = mean + scale * drawn(count, self.context + 1)
         x, x_query = x[:, :-1], x[:, -1]
-        y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * normal(count, self.context)
+        y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * drawn(count, self.context)
         theta = torch.stack([theta[:, 0] * self.y_scale, theta[:, 1] * self.y_scale / self.x_scale], -1)
         x, x_query, y = x * self.x_scale, x_query * self.x_scale, y * self.y_scale
         return SimplePrompts(x=x, y=y, x_query=x_query, theta=theta, sigma=sigma * abs(self.y_scale))
