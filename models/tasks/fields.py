@@ -47,9 +47,10 @@ class TaskFields:
         given: dict[str, Any] = {key: fields[key] for key in known if key in needed or fields.get(key) is not None}
         given |= {key: as_float(given[key]) for key in floats if key in given}
         if "noise" in given:
-            noise = given["noise"]
+            noise: Any = given["noise"]
             short = short_noise and isinstance(noise, (int, float)) and not isinstance(noise, bool)
-            given["noise"] = NoiseLaw.from_dict({"fixed": noise} if short else noise)
+            law: Any = {"fixed": noise} if short else noise
+            given["noise"] = NoiseLaw.from_dict(law)
         return given
 
     def to_dict(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from interp.models.training.completion_sample import spread_prompts
 from interp.models.training.factored import Factored, Factors, Regime
 from interp.models.training.fields import COUNT, POSITIVE, Optimiser, ruled
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Parts, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.polishing import usual_mean
 from interp.models.training.recipe import Recipe
 
@@ -78,8 +78,8 @@ class Completing(Method):
     def defaults(self, task: MatrixCompletion, model: Regime) -> dict[str, Any]:
         return {"tokens": [["x", task.dim], ["y", task.outputs]]}
 
-    def fits(self, parts: Parts) -> None:
-        parts.model.fits(parts.task)
+    def fits(self, recipe: Recipe) -> None:
+        recipe.model.fits(recipe.task)
 
     def search(self, recipe: Recipe, journal: Journal) -> Outcome:
         plan, training = recipe.optimiser, Training(recipe)

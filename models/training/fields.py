@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from interp.errors import LayoutError, did_you_mean
+from interp.models.layers.registry import read_table
 from interp.models.numbers import as_float, is_count, is_number
 
 __all__ = [
@@ -24,9 +25,7 @@ __all__ = [
     "Rule",
     "Table",
     "one_of",
-    "require_known",
     "ruled",
-    "table",
 ]
 
 
@@ -78,20 +77,6 @@ def ruled(rule: Rule, default: Any = dataclasses.MISSING, *, optional: bool = Fa
     return dataclasses.field(default=default, metadata={"rule": rule})
 
 
-def require_known(word: object, known: Collection[str], problem: str) -> None:
-    if word not in known:
-        raise LayoutError(f"{problem}; {did_you_mean(str(word), known)}")
-
-
-def table(fields: object, where: str, known: Collection[str]) -> dict[str, Any]:
-    """A table with no other fields than the ``known`` ones."""
-    if not isinstance(fields, Mapping):
-        raise LayoutError(f"{where} is {fields!r}, expected a table")
-    for key in fields:
-        require_known(key, known, f"unknown field {where}.{key}")
-    return dict(fields)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """Fields made by ``ruled``; ``title`` is the name of the table in the recipe."""
@@ -108,7 +93,7 @@ class Table:
     def read(cls: type[AnyTable], given: object, where: str | None = None) -> AnyTable:
         """Read a parsed table. Raises LayoutError for what is unknown, missing or breaks its rule."""
         where, entries = where or cls.title, {entry.name: entry for entry in dataclasses.fields(cls)}
-        values = table(given, where, entries)
+        values = read_table(given, where, entries)
         for name, entry in entries.items():
             if name not in values and entry.default is dataclasses.MISSING:
                 raise LayoutError(f"the recipe has no {where}.{name}")
@@ -116,8 +101,7 @@ class Table:
 
     def to_dict(self) -> dict[str, Any]:
         """What ``read`` reads; None and False are left out."""
-        given = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
-        return {name: _plain(value) for name, value in given.items() if value is not None and value is not False}
+        return {name: _plain(value) for name, value in vars(self).items() if value is not None and value is not False}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from interp.models.tasks import NoisyRegression
 from interp.models.training.adam import Moving
 from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SHARE, Model, Optimiser, one_of, ruled
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Parts, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.objective import descend, losses_of, one_core_a_chunk
 from interp.models.training.parametrisation import (
     FIXED_HEADS,
@@ -85,7 +85,7 @@ class Effort(Optimiser):
             )
 
 
-def family_of(recipe: Parts, name: str | None = None, heads: int | None = None) -> Parametrisation:
+def family_of(recipe: Recipe, name: str | None = None, heads: int | None = None) -> Parametrisation:
     """The recipe's parametrisation, or the one of that name and number of heads for the same task."""
     return parametrisation(
         name or recipe.model.parametrisation,
@@ -110,8 +110,8 @@ class Growing(Method):
     def defaults(self, task: NoisyRegression, model: Parametrised) -> dict[str, Any]:
         return {"tokens": [["x", task.dim], ["y", 1]]}
 
-    def fits(self, parts: Parts) -> None:
-        spec, dim = parts.spec, parts.task.dim
+    def fits(self, recipe: Recipe) -> None:
+        spec, dim = recipe.spec, recipe.task.dim
         if spec.tokens != (("x", dim), ("y", 1)):
             raise LayoutError(f"model.tokens is {list(spec.tokens)}, expected x: {dim} and y: 1 in this order")
         if spec.readout.channel != "y":
@@ -121,7 +121,7 @@ class Growing(Method):
                 "model has causal keys or a clip, expected keys 'context' or 'all' and no clip: "
                 "training runs on Gram matrices"
             )
-        family_of(parts)
+        family_of(recipe)
 
     def recorded(self, recipe: Recipe) -> dict[str, Any]:
         """All but the name and the number of layers: the search for a deep network contains that for a shallow one."""
