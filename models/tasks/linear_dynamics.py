@@ -39,11 +39,10 @@ from interp.solvers.next_state import TunedSolvers
 
 __all__ = ["CONTENTS", "DYNAMICS", "DynamicsPrompts", "InitialLaw", "LinearDynamics"]
 
-DYNAMICS = ("orthogonal", "contracting", "fixed")
 STATE_CLIP = {"orthogonal": 10.0, "contracting": 2.0, "fixed": 10.0}  # of the authors' code
 SPECTRUM = (0.3, 0.9)  # eigenvalues of contracting dynamics
 
-SYSTEMS = {
+DYNAMICS = {
     "orthogonal": "orthogonal, drawn anew for every sequence and never shown",
     "contracting": "a contraction, drawn anew for every sequence and never shown",
     "fixed": "the same for all sequences",
@@ -117,8 +116,8 @@ class DynamicsPrompts(Batch):
         sizes, dim = [size for _, size in spec.tokens], self.states.shape[2]
         contents = self.task.contents(len(sizes))
         if contents is None or sizes != [dim] * len(contents):
-            known = " or ".join(f"{count} ({', '.join(names)})" for count, names in LAYOUTS.items())
-            wanted = known if self.task.tokens is None else f"{len(self.task.tokens)} ({', '.join(self.task.tokens)})"
+            known = LAYOUTS.values() if self.task.tokens is None else (self.task.tokens,)
+            wanted = " or ".join(f"{len(names)} ({', '.join(names)})" for names in known)
             raise LayoutError(
                 f"the model's channels are {dict(spec.tokens)}, but linear_dynamics of dimension {dim} makes tokens of "
                 f"{wanted} channels of size {dim}; task.tokens says what each channel holds"
@@ -216,7 +215,7 @@ class LinearDynamics(TaskFields):
         return Words(
             asked="To predict, at every token, the next state of a system that moves by one matrix, s' = W s + noise, "
             f"from the states so far. A sequence has {self.context} states of {self.dim} numbers; W is "
-            f"{SYSTEMS[self.dynamics]}.",
+            f"{DYNAMICS[self.dynamics]}.",
             error="half the squared error",
             factor=0.5,
             prompt="sequence",

@@ -53,9 +53,8 @@ class OnFreshPrompts(Optimiser):
     batch: int = ruled(COUNT, 512)  # half of them plain, half with a larger |A| (see ``completion_sample``)
     rate: float = ruled(POSITIVE, 2e-3)
     clip: float = ruled(POSITIVE, 0.1)  # of the gradient's 2-norm
-    cap: float = ruled(
-        POSITIVE, 1.0
-    )  # of losses, over the target's mean square: above it they count by their logarithm
+    # of losses, over the target's mean square: above it they count by their logarithm
+    cap: float = ruled(POSITIVE, 1.0)
     initial: float = ruled(POSITIVE, 0.1)  # standard deviation of the random factors
 
     def rate_at(self, step: int) -> float:

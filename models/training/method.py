@@ -18,17 +18,7 @@ if TYPE_CHECKING:
     from interp.models.training.journal import Journal
     from interp.models.training.recipe import Recipe
 
-__all__ = [
-    "METHODS",
-    "Measure",
-    "Method",
-    "Outcome",
-    "Step",
-    "Watch",
-    "Weights",
-    "method_of",
-    "register_method",
-]
+__all__ = ["METHODS", "Measure", "Method", "Outcome", "Step", "Watch", "Weights", "method_of", "register_method"]
 
 Weights = Mapping[str, Tensor]  # by their names in the canonical checkpoint, Q and P among them
 

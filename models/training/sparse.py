@@ -53,10 +53,6 @@ class Shapes:
         }
         return {"Q": (self.layers, self.heads, D, D), "P": (self.layers, self.heads, D, D), **named}
 
-    @property
-    def count(self) -> int:
-        return sum(math.prod(shape) for shape in self.sizes.values())
-
     def weights(self, theta: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
         parts = torch.split(theta, [math.prod(shape) for shape in self.sizes.values()])
         return {name: part.view(shape) for part, (name, shape) in zip(parts, self.sizes.items(), strict=True)}
