@@ -19,7 +19,7 @@ starts at 0 or 1; here at 1. There the noise, of variance 0.01, is on D as well,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,15 +27,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.errors import LayoutError, did_you_mean
-from interp.models.layers.registry import read_table
-from interp.models.numbers import as_float, is_size
+from interp.errors import LayoutError
+from interp.models.rules import COUNT, SCALE, Rule, Table, one_of, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
 from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, normal, require_counts
+from interp.models.tasks.noise import NOISE_OR_LEVEL, NoiseLaw, normal
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
@@ -59,33 +58,60 @@ def nystrom(
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelLaw:
+class KernelLaw(Table):
     """k(p, q) = exp(-|p - q|^2 / (2 width^2)) for points in R^features; with the name "linear", <p, q> / features."""
 
-    name: str = "rbf"
-    features: int = 2
-    width: float = 1.0
+    title = "task.kernel"
 
-    @classmethod
-    def from_dict(cls, fields: Any) -> KernelLaw:
-        if not isinstance(fields, Mapping):
-            raise LayoutError(f'task.kernel is {fields!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
-        given = read_table(fields, "task.kernel", ("name", "features", "width"))
-        out = cls(**given | {"width": as_float(given.get("width", cls.width))})
-        if out.name not in ("rbf", "linear"):
-            raise LayoutError(f"task.kernel.name is {out.name!r}; {did_you_mean(str(out.name), ('rbf', 'linear'))}")
-        require_counts({"kernel.features": out.features})
-        if not _is_positive(out.width):
-            raise LayoutError(f"task.kernel.width is {out.width!r}, expected a positive number up to 1e150")
-        return out
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    name: str = ruled(one_of(("rbf", "linear")), "rbf")
+    features: int = ruled(COUNT, 2)
+    width: float = ruled(SCALE, 1.0)
 
     def matrix(self, points: Float[Tensor, "prompt point features"]) -> Float[Tensor, "prompt point point"]:
         if self.name == "linear":
             return points @ points.mT / self.features
         return torch.exp(-torch.cdist(points, points).square() / (2.0 * self.width**2))
+
+
+def _spectrum(value: Any) -> tuple[float, ...]:
+    """Of a list of variances, or of {"decay": a, "rank": s}: a^i for i = 1..s."""
+    if isinstance(value, Mapping) and set(value) == {"decay", "rank"} and SCALE.holds(value["decay"]):
+        rank = COUNT.checked(value["rank"], "task.spectrum.rank")
+        _require_rank(rank)
+        powers = _powers(float(value["decay"]), rank)
+        if not powers or not all(map(SCALE.holds, powers)):
+            raise LayoutError(
+                f"task.spectrum is {dict(value)!r}, whose variances a^i leave the range of numbers; expected a smaller "
+                "rank, or a decay nearer to 1"
+            )
+        return powers
+    if not isinstance(value, (list, tuple)) or not all(map(SCALE.holds, value)):
+        raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
+    _require_rank(len(value))
+    return tuple(float(v) for v in value)
+
+
+def _require_rank(rank: int) -> None:
+    if rank > MOST_RANK:
+        raise LayoutError(f"task.spectrum is of rank {rank}, expected 1 to {MOST_RANK}")
+
+
+def _powers(base: float, count: int) -> tuple[float, ...]:
+    """base^i for i = 1 .. count; nothing where one of them overflows."""
+    try:
+        return tuple(base**i for i in range(1, count + 1))
+    except OverflowError:
+        return ()
+
+
+def _kernel(value: Any) -> KernelLaw:
+    if not isinstance(value, (Mapping, KernelLaw)):
+        raise LayoutError(f'task.kernel is {value!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
+    return KernelLaw.read(value) if isinstance(value, Mapping) else value
+
+
+VARIANCES = Rule("one positive variance up to 1e150 per rank", lambda v: len(v) > 0, _spectrum)
+KERNEL = Rule("a kernel", lambda v: isinstance(v, KernelLaw), _kernel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,24 +160,20 @@ class MatrixCompletion(TaskFields):
     factors; ``kernel`` replaces the low-rank law, and needs d = n and d' = n'. ``machines``
     splits the n columns of x into that many equal blocks; it changes no prompt, only who holds what."""
 
-    dim: int
-    context: int
-    outputs: int = 2
-    queries: int = 2
-    spectrum: tuple[float, ...] = SPECTRUM
-    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.0,))  # noqa: RUF009 - frozen
-    kernel: KernelLaw | None = None
-    machines: int = 1
+    dim: int = ruled(COUNT)
+    context: int = ruled(COUNT)
+    outputs: int = ruled(COUNT, 2)
+    queries: int = ruled(COUNT, 2)
+    spectrum: tuple[float, ...] = ruled(VARIANCES, SPECTRUM)
+    noise: NoiseLaw = ruled(NOISE_OR_LEVEL, NoiseLaw(kind="fixed", values=(0.0,)))  # noqa: RUF009 - a field
+    kernel: KernelLaw | None = ruled(KERNEL, optional=True)  # noqa: RUF009 - a field
+    machines: int = ruled(COUNT, 1)
 
     name = "matrix_completion"
     always = ("outputs", "queries", "spectrum", "noise")
 
     def __post_init__(self) -> None:
-        counts = ("dim", "context", "outputs", "queries", "machines")
-        require_counts({key: getattr(self, key) for key in counts})
-        if not self.spectrum or not all(map(_is_positive, self.spectrum)):
-            raise LayoutError(f"task.spectrum is {self.spectrum}, expected one positive variance up to 1e150 per rank")
-        _require_rank(len(self.spectrum))
+        super().__post_init__()
         if self.dim % self.machines:
             raise LayoutError(f"task.machines is {self.machines}, expected a divisor of dim = {self.dim}")
         if self.kernel is not None:
@@ -162,17 +184,6 @@ class MatrixCompletion(TaskFields):
                 )
             if self.spectrum != SPECTRUM or self.noise.largest > 0:
                 raise LayoutError("task.kernel stands with a spectrum or noise, expected the kernel alone")
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> MatrixCompletion:
-        """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s};
-        ``spectrum`` is a list of variances, or {"decay": a, "rank": s} for a^i, i = 1..s."""
-        given = cls.read(fields, ("dim", "context"), short_noise=True)
-        if "kernel" in given:
-            given["kernel"] = KernelLaw.from_dict(given["kernel"])
-        if "spectrum" in given:
-            given["spectrum"] = _spectrum(given["spectrum"])
-        return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
         out = super().to_dict()
@@ -323,38 +334,3 @@ class MatrixCompletion(TaskFields):
 def _ridge(prompts: CompletionPrompts, penalty: float) -> Float[Tensor, "prompt query output"]:
     A = prompts.A
     return prompts.B @ torch.linalg.solve(damped(A.mT @ A, penalty), A.mT @ prompts.C)
-
-
-def _spectrum(value: Any) -> tuple[float, ...]:
-    if isinstance(value, Mapping):
-        if set(value) != {"decay", "rank"} or not _is_positive(value["decay"]):
-            raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
-        require_counts({"spectrum.rank": value["rank"]})
-        _require_rank(value["rank"])
-        powers = _powers(float(value["decay"]), value["rank"])
-        if not powers or not all(_is_positive(power) for power in powers):
-            raise LayoutError(
-                f"task.spectrum is {dict(value)!r}, whose variances a^i leave the range of numbers; expected a smaller "
-                "rank, or a decay nearer to 1"
-            )
-        return powers
-    if not isinstance(value, (list, tuple)) or not all(_is_positive(v) for v in value):
-        raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
-    return tuple(float(v) for v in value)
-
-
-def _require_rank(rank: int) -> None:
-    if rank > MOST_RANK:
-        raise LayoutError(f"task.spectrum is of rank {rank}, expected 1 to {MOST_RANK}")
-
-
-def _powers(base: float, count: int) -> tuple[float, ...]:
-    """base^i for i = 1 .. count; nothing where one of them overflows."""
-    try:
-        return tuple(base**i for i in range(1, count + 1))
-    except OverflowError:
-        return ()
-
-
-def _is_positive(value: object) -> bool:
-    return is_size(value) and value > 0

@@ -21,12 +21,13 @@ from torch import Tensor
 
 from interp.errors import LayoutError
 from interp.models.numbers import as_float, is_size
+from interp.models.rules import COUNT, SCALE, Rule, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
 from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, normal, require_counts
+from interp.models.tasks.noise import NOISE, NoiseLaw, normal
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.regression_targets import regression_targets
@@ -44,6 +45,13 @@ CONTEXTS = (0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's number of examples
 NOISES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's largest noise level, or of the labels' spread if it is 0
 SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the inputs
 CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0)  # largest over smallest factor on the inputs' variances
+
+
+EIGENVALUES = Rule(
+    "a list of eigenvalues",
+    lambda v: isinstance(v, tuple),
+    lambda v: tuple(map(as_float, v)) if isinstance(v, (list, tuple)) else v,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,31 +112,20 @@ class RegressionPrompts(Batch):
 class NoisyRegression(TaskFields):
     """The task. ``covariance`` holds the eigenvalues of C (None: C = I); ``weight_std`` is tau."""
 
-    dim: int
-    context: int
-    noise: NoiseLaw
-    covariance: tuple[float, ...] | None = None
-    weight_std: float = 1.0
+    dim: int = ruled(COUNT)
+    context: int = ruled(COUNT)
+    noise: NoiseLaw = ruled(NOISE)  # noqa: RUF009 - a field
+    covariance: tuple[float, ...] | None = ruled(EIGENVALUES, optional=True)
+    weight_std: float = ruled(SCALE, 1.0)
 
     name = "noisy_regression"
 
     def __post_init__(self) -> None:
-        require_counts({"dim": self.dim, "context": self.context})
+        super().__post_init__()
         if self.covariance is not None and (
             len(self.covariance) != self.dim or not all(is_size(v) and v > 0 for v in self.covariance)
         ):
             raise LayoutError(f"task.covariance is {self.covariance!r}, expected {self.dim} positive eigenvalues")
-        if not is_size(self.weight_std) or self.weight_std == 0:
-            raise LayoutError(f"task.weight_std is {self.weight_std!r}, expected a positive number up to 1e150")
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> NoisyRegression:
-        given = cls.read(fields, ("dim", "context", "noise"), ("weight_std",))
-        if "covariance" in given:
-            if not isinstance(given["covariance"], (list, tuple)):
-                raise LayoutError(f"task.covariance is {given['covariance']!r}, expected a list of eigenvalues")
-            given["covariance"] = tuple(as_float(value) for value in given["covariance"])
-        return cls(**given)
 
     def with_noise(self, noise: NoiseLaw) -> NoisyRegression:
         return replace(self, noise=noise)

@@ -17,20 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError
-from interp.models.numbers import is_number, is_size
+from interp.models.rules import COUNT, FACTOR, SCALE, SIZE, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
 from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, normal, require_counts
+from interp.models.tasks.noise import NOISE, NoiseLaw, normal
 from interp.models.tasks.protocol import References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.transformer import LinearTransformer
@@ -116,34 +115,21 @@ class SimpleRegression(TaskFields):
     """The task. ``context`` is N; ``shift`` and ``spread`` are the laws of the inputs' mean and scale. All x are then
     multiplied by ``x_scale``, all y by ``y_scale``."""
 
-    context: int
-    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.3,))  # noqa: RUF009 - frozen
-    shift: float = 0.5
-    spread: float = 0.5
-    weight_std: float = 1.0
-    x_scale: float = 1.0
-    y_scale: float = 1.0
+    context: int = ruled(COUNT)
+    noise: NoiseLaw = ruled(NOISE, NoiseLaw(kind="fixed", values=(0.3,)))  # noqa: RUF009 - a field
+    shift: float = ruled(SIZE, 0.5)
+    spread: float = ruled(SIZE, 0.5)
+    weight_std: float = ruled(SCALE, 1.0)
+    x_scale: float = ruled(FACTOR, 1.0)
+    y_scale: float = ruled(FACTOR, 1.0)
 
     name = "simple_regression"
     always = ("noise", "shift", "spread", "weight_std")
 
     def __post_init__(self) -> None:
-        require_counts({"context": self.context})
+        super().__post_init__()
         if self.context < 2:
             raise LayoutError(f"task.context is {self.context}, expected 2 or more: one point determines no line")
-        for key in ("shift", "spread", "weight_std"):
-            value = getattr(self, key)
-            if not is_size(value) or (key == "weight_std" and value == 0):
-                least = "a positive number up to 1e150" if key == "weight_std" else "a number from 0 to 1e150"
-                raise LayoutError(f"task.{key} is {value!r}, expected {least}")
-        for key in ("x_scale", "y_scale"):
-            value = getattr(self, key)
-            if not is_number(value) or value == 0:
-                raise LayoutError(f"task.{key} is {value!r}, expected a number that is not 0")
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> SimpleRegression:
-        return cls(**cls.read(fields, ("context",), ("shift", "spread", "weight_std", "x_scale", "y_scale")))
 
     @property
     def words(self) -> Words:

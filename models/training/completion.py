@@ -26,11 +26,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.gram import HeadLayers, forward
+from interp.models.rules import COUNT, POSITIVE, ruled
 from interp.models.tasks import MatrixCompletion
 from interp.models.training.adam import Moving, adam, clip_norm, half_cosine
 from interp.models.training.completion_sample import spread_prompts
 from interp.models.training.factored import Factored, Factors, Regime
-from interp.models.training.fields import COUNT, POSITIVE, Optimiser, ruled
+from interp.models.training.fields import Optimiser
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.polishing import usual_mean

@@ -22,9 +22,10 @@ from torch import Tensor
 
 from interp.errors import LayoutError
 from interp.models.gram import HeadLayers
+from interp.models.rules import COUNT, COUNTS, EVALUATED, SHARE, one_of, ruled
 from interp.models.tasks import NoisyRegression
 from interp.models.training.adam import Moving
-from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SHARE, Model, Optimiser, one_of, ruled
+from interp.models.training.fields import Model, Optimiser
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.objective import descend, losses_of, one_core_a_chunk

@@ -24,22 +24,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError
+from interp.models.rules import AMOUNT, COUNT, EVALUATED, POSITIVE, Rule, Table, one_of, ruled
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
 from interp.models.token_pass import run
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
-from interp.models.training.fields import (
-    AMOUNT,
-    COUNT,
-    EVALUATED,
-    POSITIVE,
-    Model,
-    Optimiser,
-    Rule,
-    Table,
-    one_of,
-    ruled,
-)
+from interp.models.training.fields import Model, Optimiser
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.recipe import Recipe
