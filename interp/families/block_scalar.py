@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -134,22 +135,23 @@ class BlockScalarFamily(Family):
         Q, P = fit.heads.weights(channel_size(run.spec))
         alone = replace(network, model=replace(run.model, Q=Q, P=P))
         own, its = network.readouts(drawn), alone.readouts(drawn)
-        scores = [
-            bootstrap_fidelity(its[name] - own["layer-0"], own[name] - own["layer-0"], run.seeds.intervals)
-            for name in (f"layer-{layer + 1}" for layer in range(run.model.layers))
-        ]
+        names = [f"layer-{layer + 1}" for layer in range(run.model.layers)]
+        added = [(its[name] - own["layer-0"], own[name] - own["layer-0"]) for name in names]
+        scores = [bootstrap_fidelity(mine, network, run.seeds.intervals) for mine, network in added]
         if any(score.fidelity is None for score in scores):
             return None
+        left = [(mine - real).square().sum(1) / (real - real.mean(0)).square().sum() for mine, real in added]
         return CourseFit(
-            r2=tuple(score.fidelity or 0.0 for score in scores), intervals=tuple(s.interval for s in scores)
-        )
+            r2=tuple(score.fidelity or 0.0 for score in scores), intervals=tuple(s.interval for s in scores),
+            left=len(left[0]) * torch.stack(left),
+        )  # fmt: skip
 
     def remark(self, fit: Fit, fits: Sequence[Fit]) -> str:
         steps = [other for other in fits if isinstance(other.family, GradientStep) and other.recognized]
         step = next((s for s in steps if s.score.unexplained < EXACT), steps[0] if steps else None)
         return "" if step is None else step_sentence(step)
 
-    def improves(self, own: Fit, other: Fit) -> bool:
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
         """It contains the step of gradient descent, and has the further terms of a network that is not one exactly."""
         return not (other.score.unexplained < EXACT and own.score.unexplained > NEGLIGIBLE)
 

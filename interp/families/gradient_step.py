@@ -88,7 +88,7 @@ class GradientStep(Family):
             theta=step,
         )
 
-    def improves(self, own: Fit, other: Fit) -> bool:
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
         """Only where it is the network to rounding and the other is not."""
         bar = EXACT if isinstance(other.family, GradientStep) else NEGLIGIBLE
         return own.score.unexplained < EXACT and other.score.unexplained > bar

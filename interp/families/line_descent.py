@@ -83,7 +83,7 @@ class LineDescent(Family):
             ratio_high=high,
         )
 
-    def improves(self, own: Fit, other: Fit) -> bool:
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
         before, after = other.score.unexplained, own.score.unexplained
         return before > NEGLIGIBLE and after * TENFOLD < before
 

@@ -99,15 +99,28 @@ class SharedKeysFamily(Family):
             return parametrisation
         fitted = network.fitted
         output = output_estimate(parametrisation, network.layers, fitted.sensed)
-        starts = [output.theta, *self.further_starts(parametrisation, network)]
+        starts = [output.theta, *self.further_starts(parametrisation, network), *self._smaller(parametrisation, fits)]
         estimate = refit(parametrisation, fitted.prompts, fitted.prediction, starts, fitted.weight)
         return self._with(parametrisation, output, estimate, run)
+
+    def _smaller(self, parametrisation: Parametrisation, fits: Sequence[Fit]) -> list[Tensor]:
+        """The numbers of fitted families that it contains, with 0 for what they lack: it is no worse than they are."""
+        if not isinstance(parametrisation, BasisParametrisation):
+            return []
+        out, own = [], [m.name for m in parametrisation.maps]
+        for fit in (f for f in fits if isinstance(f, OmegaFit) and f.family.name in self.contains):
+            smaller = fit.parametrisation
+            if isinstance(smaller, BasisParametrisation) and smaller.by_layer is parametrisation.by_layer is None:
+                table = torch.zeros(parametrisation.mask.shape, dtype=torch.float64)
+                table[:, [own.index(m.name) for m in smaller.maps]] = smaller.table(fit.fit.theta)
+                out.append(parametrisation.flatten(table))
+        return out
 
     def _with(self, parametrisation: Parametrisation, output: Estimate, estimate: Estimate, run: Run) -> OmegaFit:
         """The fit of these numbers."""
         network, spec = run.network, run.spec
         assert isinstance(network, SharedKeys)
-        prediction = predict(parametrisation.build(estimate.theta), network.held_out.prompts)
+        layers, judged = parametrisation.build(estimate.theta), network.judged
 
         def run_algorithm(prompts: Examples) -> Float[Tensor, "prompt output"]:
             # A network scales its sums by the number of examples that there are, and so does its algorithm.
@@ -117,8 +130,8 @@ class SharedKeysFamily(Family):
         return OmegaFit(
             family=self,
             parameters=sum(parametrisation.sizes) + self.structure_numbers(parametrisation),
-            score=network.held_out.score(prediction, run.seeds.intervals),
-            prediction=prediction,
+            score=judged.score(judged.predicted(layers), run.seeds.intervals),
+            prediction=predict(layers, network.held_out.prompts),
             predict=run_algorithm,
             parametrisation=parametrisation,
             output=output,
@@ -133,12 +146,9 @@ class SharedKeysFamily(Family):
         count = affordable(parametrisation, run.spec.width, len(gram))
         if not count or not bool(network.held_out.prediction.any()):
             return None
-        coordinates = label_indices(run.spec)
-        followed, held_out = (
-            course_of(network.layers, part, *coordinates) for part in (gram[:count], network.held_out.prompts.gram)
-        )
+        followed = course_of(network.layers, gram[:count], *label_indices(run.spec))
         starts = [*self.further_starts(parametrisation, network), fit.output.theta, fit.fit.theta]
-        return follow(parametrisation, followed, held_out, starts, run.seeds.intervals)
+        return follow(parametrisation, followed, network.judged_course, starts, run.seeds.intervals)
 
     def mechanism(self, fit: Fit, run: Run) -> Mechanism | None:
         network = run.network

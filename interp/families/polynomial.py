@@ -46,7 +46,7 @@ class Polynomial(Family):
     def fit(self, run: Run, fits: Sequence[Fit]) -> Fit | Skipped:
         network = run.network
         assert isinstance(network, SharedKeys)  # it applies
-        fitted, held_out = network.fitted, network.held_out
+        fitted, judged = network.fitted, network.judged
         rows, size = self._scaled(run, fitted.drawn)
         weight = fitted.weight
         found = least_squares((weight[:, None] * rows)[:, None], weight[:, None] * fitted.prediction)
@@ -55,12 +55,11 @@ class Polynomial(Family):
         def predict(prompts: Examples) -> Float[Tensor, "prompt output"]:
             return (self._powers(run, prompts) @ theta)[:, None]
 
-        prediction = predict(held_out.drawn)
         return Fit(
             family=self,
             parameters=run.model.layers,
-            score=held_out.score(prediction, run.seeds.intervals),
-            prediction=prediction,
+            score=judged.score(predict(judged.drawn), run.seeds.intervals),
+            prediction=predict(network.held_out.drawn),
             predict=predict,
             theta=(theta, found.stderr / size, found),
         )

@@ -45,11 +45,11 @@ class PreconditionedGD(SharedKeysFamily):
         width = run.spec.width
         return MatrixParametrisation(inputs, label[0], width, layers.layers, layers.scale, layers.residual)
 
-    def improves(self, own: Fit, other: Fit) -> bool:
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
         left, leaves = other.score.unexplained, own.score.unexplained
         if leaves < EXACT and left > NEGLIGIBLE:
             return True
-        return other.family.name in self.contains and left - leaves > self.worth
+        return other.family.name in self.contains and own.score.gain(other.score, end) > self.worth
 
 
 register_family(PreconditionedGD())

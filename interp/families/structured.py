@@ -40,9 +40,9 @@ class StructuredFamily(ConditioningFamily):
         blocks = isinstance(run.network.held_out.drawn, Blocks)
         return None if blocks else Skipped("its prompts are not the rows of a matrix")
 
-    def improves(self, own: Fit, other: Fit) -> bool:
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
         worse = other.family.name in self.contains and other.score.unexplained > NEGLIGIBLE
-        return (worse and surely_less(own.score, other.score, 1.0)) or materially_better(own, other)
+        return (worse and surely_less(own.score, other.score, 1.0)) or materially_better(own, other, end)
 
 
 class SketchedFamily(StructuredFamily):
@@ -67,11 +67,11 @@ class SketchedFamily(StructuredFamily):
         assert isinstance(parametrisation, SketchedParametrisation)
         return parametrisation.sketch.numbers
 
-    def improves(self, own: Fit, other: Fit) -> bool:
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
         """Also where the other has layers read all of x, which those of the network cannot."""
         if other.score.unexplained > NEGLIGIBLE and _cannot_read_all(own) and not _cannot_read_all(other):
             return True
-        return super().improves(own, other)
+        return super().improves(own, other, end)
 
     def preferred(self, own: Fit, other: Fit) -> str:
         if _cannot_read_all(own):

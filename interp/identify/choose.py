@@ -62,10 +62,10 @@ def identify(run: Run) -> Choice:
         fits = [fit for _, fit in entries if isinstance(fit, Fit)]
         entries.append((family, skipped or family.fit(run, fits)))
     fits = [fit for _, fit in entries if isinstance(fit, Fit)]
-    function, reasons = choose(fits)
+    _, reasons = choose(fits)
     run.progress("following the network layer by layer")
-    statements = state(run, fits, function)
-    chosen = statements.chosen
+    statements = state(run, fits, lambda end, gain: choose(fits, end, gain)[0])
+    chosen, function = statements.chosen, statements.function
     if chosen is not None and function is not None and chosen.family is not function.family:
         reasons = {**reasons, function.family.name: _NOT_LAYER_BY_LAYER, chosen.family.name: _DESCRIBES}
     why = {family.name: str(fit) if isinstance(fit, Skipped) else reasons[family.name] for family, fit in entries}
@@ -75,29 +75,34 @@ def identify(run: Run) -> Choice:
     return Choice(run, tuple(entries), chosen, why, statements)
 
 
-def choose(fits: Sequence[Fit]) -> tuple[Fit | None, Mapping[str, str]]:
+def choose(fits: Sequence[Fit], end: int = 0, gain: int = 0) -> tuple[Fit | None, Mapping[str, str]]:
     """Climb from the smallest recognized family; a step goes to the smallest one that improves on the present one. So
     each family on the way has earned its numbers against the one before, and none that could be climbed to improves on
-    the last. Returns the last, and of every family why it is or is not the one."""
-    ordered = sorted((fit for fit in fits if fit.recognized), key=lambda fit: fit.parameters)
+    the last. Returns the last, and of every family why it is or is not the one. ``end`` and
+    ``gain``: of the intervals, where scores and what a larger family gains are read (``Score.reaches``, ``gain``)."""
+    recognized = [fit for fit in fits if fit.score.reaches(RECOGNIZED, end) and not fit.failed]
+    ordered = sorted(recognized, key=lambda fit: fit.parameters)
     path = ordered[:1]
     while path:
-        better = next((fit for fit in ordered if _climbs(fit, path)), None)
+        better = next((fit for fit in ordered if _climbs(fit, path, gain)), None)
         if better is None:
             break
         path.append(better)
     chosen = path[-1] if path else None
-    return chosen, {fit.family.name: _why(fit, path, chosen) for fit in fits}
+    return chosen, {fit.family.name: _why(fit, path, chosen, fits) for fit in fits}
 
 
-def _climbs(fit: Fit, path: Sequence[Fit]) -> bool:
+def _climbs(fit: Fit, path: Sequence[Fit], gain: int) -> bool:
     present = path[-1]
-    return fit not in path and fit.parameters >= present.parameters and fit.family.improves(fit, present)
+    return fit not in path and fit.parameters >= present.parameters and fit.family.improves(fit, present, gain)
 
 
-def _why(fit: Fit, path: Sequence[Fit], chosen: Fit | None) -> str:
+def _why(fit: Fit, path: Sequence[Fit], chosen: Fit | None, fits: Sequence[Fit]) -> str:
     if fit.failed:
         return fit.failed[0] if len(fit.failed) == 1 else f"not all conditions hold: {', '.join(fit.failed)}"
+    below = next((f for f in fits if f.family.name in fit.family.contains and f.score.gain(fit.score, -1) > SAID), None)
+    if below is not None:
+        return f"its fit failed: it is worse than that of {below.family.title}, which it contains"
     if not fit.score.recognized:
         return _too_low(fit.score)
     if fit is chosen:

@@ -25,8 +25,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.identify.estimates import CONVERGED, DAMPING, NEARLY, Parametrisation
+from interp.identify.score import EXPLODED
 from interp.models.gram import GramTrajectory, LayerMaps, forward
-from interp.stats.bootstrap import Interval, bootstrap
+from interp.stats.averages import mean_with_error
+from interp.stats.bootstrap import Interval, bootstrap, error_and_bound
 from interp.stats.least_squares import Estimate, least_squares
 from interp.stats.levenberg_marquardt import Evaluated, Progress, Quadratic, Stopping, minimise
 
@@ -38,6 +40,7 @@ ANCHOR = 1e-3  # of the curvature of a coefficient alone: the pull of the weight
 MAX_STEPS = 40
 OPERATIONS = 1e9  # floating point operations of all tangents once through the layers, about a second
 FEWEST, MOST = 64, 512  # prompts of a fit
+CHUNK = 2048  # prompts that are followed at a time
 ROWS_PER_PARAMETER = 4
 
 
@@ -71,7 +74,7 @@ def course_of(
 ) -> Course:
     """The course of a network over prompts of these Gram matrices; ``inputs`` and ``label`` are the coordinates of
     a token."""
-    readouts = tuple(_readouts(_passage(network, gram, inputs), label))
+    readouts = tuple(_readouts(network, gram, inputs, label))
     sizes = [w.flatten(1).norm(dim=1) for w in readouts]
     weight = tuple((BOUND * s.median() / s.clamp_min(1e-300)).clamp(max=1.0) for s in sizes)
     power = [float((b * s).square().mean()) for b, s in zip(weight, sizes, strict=True)]
@@ -90,15 +93,24 @@ def affordable(parametrisation: Parametrisation, width: int, prompts: int) -> in
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CourseFit:
     """After every layer the R^2 of a family's read-outs for the network's on prompts that were not fitted, each with a
-    95 % interval; ``fit``: its numbers by the trajectory estimate, None where it is followed with those it has."""
+    95 % interval; ``left`` is what every prompt adds to 1 - R^2, times their number. ``fit``: its numbers by the
+    trajectory estimate, None where it is followed with those it has."""
 
     fit: Estimate | None = None
     r2: tuple[float, ...]
     intervals: tuple[Interval, ...]
+    left: Float[Tensor, "layer prompt"]
 
     @property
     def worst(self) -> float:
         return min(self.r2)
+
+    def gain(self, other: CourseFit, end: int) -> float:
+        """How much higher the R^2 is than another's (0), each at its worst layer, or two standard errors below (-1) or
+        above (1) of the difference on the same prompts."""
+        one, two = (fit.left[min(range(len(fit.r2)), key=lambda layer: fit.r2[layer])] for fit in (self, other))
+        value, error = self.worst - other.worst, mean_with_error(two - one)[1] or 0.0
+        return value + 2 * end * error
 
 
 def follow(
@@ -125,18 +137,18 @@ def follow(
     fit = Estimate(
         end.theta, local.stderr, local.determined, local.partners, 2 * value / max(power, 1e-300), end.iteration
     )
-    followed = _readouts(_passage(parametrisation.build(end.theta), held_out.gram, held_out.inputs), held_out.label)
-    scores = [_explained(held_out, layer, w, seed) for layer, w in enumerate(followed)]
-    return CourseFit(fit=fit, r2=tuple(s[0] for s in scores), intervals=tuple(s[1] for s in scores))
+    followed = _readouts(parametrisation.build(end.theta), held_out.gram, held_out.inputs, held_out.label)
+    left = torch.stack([_left(held_out, layer, w) for layer, w in enumerate(followed)])
+    found = bootstrap(lambda e, n: 1.0 - e / n[:, None], left.T, torch.ones_like(left[0]), seed=seed)
+    scores = [found.at(layer) for layer in range(len(left))]
+    r2 = tuple(float("-inf") if value is None else value for value, _ in scores)
+    return CourseFit(fit=fit, r2=r2, intervals=tuple(ends for _, ends in scores), left=left)
 
 
-def _explained(held_out: Course, layer: int, followed: Tensor, seed: int) -> tuple[float, Interval]:
+def _left(held_out: Course, layer: int, followed: Tensor) -> Float[Tensor, " prompt"]:
     weight, scale = held_out.weight[layer], held_out.scale[layer]
-    error = (weight[:, None] * (followed - held_out.readouts[layer]).flatten(1)).square().sum(1) / scale
-    if not bool(error.isfinite().all()):
-        return float("-inf"), (None, None)
-    value, interval = bootstrap(lambda e, n: 1.0 - e / n, error, torch.ones_like(error), seed=seed).at()
-    return float("-inf") if value is None else value, interval
+    error, bound = error_and_bound(followed.flatten(1), held_out.readouts[layer].flatten(1), weight, EXPLODED)
+    return torch.minimum(error, bound) / scale
 
 
 def _passage(layers: LayerMaps, gram: Float[Tensor, "prompt D D"], inputs: Sequence[int]) -> GramTrajectory:
@@ -145,7 +157,15 @@ def _passage(layers: LayerMaps, gram: Float[Tensor, "prompt D D"], inputs: Seque
     return forward(layers, gram, units.expand(gram.shape[0], -1, -1))
 
 
-def _readouts(passage: GramTrajectory, label: Sequence[int]) -> list[Float[Tensor, "prompt label input"]]:
+def _readouts(
+    layers: LayerMaps, gram: Float[Tensor, "prompt D D"], inputs: Sequence[int], label: Sequence[int]
+) -> list[Float[Tensor, "prompt label input"]]:
+    """After every layer."""
+    parts = [_read(_passage(layers, part, inputs), label) for part in gram.split(CHUNK)]
+    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
+
+
+def _read(passage: GramTrajectory, label: Sequence[int]) -> list[Float[Tensor, "prompt label input"]]:
     return [tokens[..., list(label)].mT for tokens in passage.queries[1:]]
 
 
@@ -171,7 +191,7 @@ class _Match:
         """The value, what is left of the read-outs, and their derivatives, both weighted."""
         layers, target = self.parametrisation.build(theta), self.target
         passage = _passage(layers, target.gram, target.inputs)
-        own = _readouts(passage, target.label)
+        own = _read(passage, target.label)
         left = torch.stack([target.factor(k) * (w - own[k]) for k, w in enumerate(target.readouts)], 1)
         value = 0.5 * float(left.square().sum() + (self.pull * (theta - self.anchor).square()).sum())
         return value, left, lambda: _tangents(self.parametrisation, layers, passage, target)

@@ -86,9 +86,9 @@ class Family(ABC):
         """Fitted on ``run.network.fitted`` and scored on ``held_out``. ``fits`` are those of families registered
         before."""
 
-    def improves(self, own: Fit, other: Fit) -> bool:
-        """Whether this family's fit is to be preferred to a smaller one's."""
-        return materially_better(own, other)
+    def improves(self, own: Fit, other: Fit, end: int = 0) -> bool:
+        """Whether this family's fit is to be preferred to a smaller one's; ``end`` as of ``Score.gain``."""
+        return materially_better(own, other, end)
 
     def preferred(self, own: Fit, other: Fit) -> str:
         """Why this family's fit is preferred to the other."""
@@ -141,11 +141,11 @@ class PredictingFamily(Family):
         fitted, held_out = run.network.fitted, run.network.held_out
         theta = fit_predictions(lambda t: self.predict(t, fitted.drawn), fitted.prediction, self.starts(run))
         stderr = standard_errors(lambda t: self.predict(t, fitted.drawn), theta, fitted.prediction)
-        prediction = self.predict(theta, held_out.drawn)
+        prediction, judged = self.predict(theta, held_out.drawn), run.network.judged
         return Fit(
             family=self,
             parameters=len(theta),
-            score=held_out.score(prediction, run.seeds.intervals),
+            score=judged.score(self.predict(theta, judged.drawn), run.seeds.intervals),
             prediction=prediction,
             predict=lambda prompts: self.predict(theta, prompts),
             theta=theta,
@@ -183,14 +183,14 @@ def register_family(family: Family) -> Family:
     return family
 
 
-def materially_better(larger: Fit, smaller: Fit) -> bool:
+def materially_better(larger: Fit, smaller: Fit, end: int = 0) -> bool:
     """Whether ``larger`` explains materially more: exactly what the smaller does not; by more than its worth; or surely
     with ten times less left over: a few prompts that outweigh the others must not decide between two good accounts. If
     it does not contain the smaller, by more than its worth and with ten times less."""
     left, leaves = smaller.score.unexplained, larger.score.unexplained
     if leaves < EXACT and left > NEGLIGIBLE:
         return True
-    worthy = left - leaves > larger.family.worth
+    worthy = larger.score.gain(smaller.score, end) > larger.family.worth
     if smaller.family.name not in larger.family.contains:
         return surely_less(larger.score, smaller.score, TENFOLD) and worthy
     return (left > NEGLIGIBLE and surely_less(larger.score, smaller.score, TENFOLD)) or worthy

@@ -18,7 +18,6 @@ from torch import Tensor
 from interp.algebra.basis import BasisMap
 from interp.algebra.gauge import LiveCoordinates, project
 from interp.algebra.mixing import swapped
-from interp.algebra.sensitivity import predict
 from interp.identify.networks import SharedKeys
 from interp.identify.score import Score
 from interp.models.gram import HeadLayers, LayerMaps
@@ -37,21 +36,21 @@ class Mechanism:
     swaps: tuple[Score, ...]
     outside: tuple[float | None, ...]
 
-    @property
-    def holds(self) -> bool:
-        return all((s.fidelity or 0.0) >= STANDS_IN for s in self.swaps) and all(
+    def holds(self, end: int = 0) -> bool:
+        """``end``: of the intervals, where the scores are read (``Score.reaches``)."""
+        return all(s.reaches(STANDS_IN, end) for s in self.swaps) and all(
             share is None or share <= OUTSIDE for share in self.outside
         )
 
 
 def mechanism(family: LayerMaps, maps: Sequence[BasisMap], network: SharedKeys, seed: int) -> Mechanism:
     """``family``: its layers with coefficients of their own, not refitted together; ``maps``: what they are made of."""
-    half, layers = network.held_out, network.layers
+    half, layers = network.judged, network.layers
     swaps, outside = [], []
     for layer in range(layers.layers):
         part = project(layers.P[layer], layers.Q[layer], maps, network.live, layer)
         outside.append(max(0.0, 1.0 - part.explained / part.energy) if part.energy > 0 else None)
-        swaps.append(half.score(predict(swapped(layers, family, layer), half.prompts), seed))
+        swaps.append(half.score(half.predicted(swapped(layers, family, layer)), seed))
     return Mechanism(swaps=tuple(swaps), outside=tuple(outside))
 
 

@@ -40,10 +40,11 @@ class Seeds:
     certificate: int
     replacement: int
     behaviour: int
+    judged: int
 
     @classmethod
     def of(cls, seed: int) -> Seeds:
-        return cls(*(int(s) for s in np.random.SeedSequence(seed).generate_state(10)))
+        return cls(*(int(s) for s in np.random.SeedSequence(seed).generate_state(11)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +91,14 @@ class Run:
     def network(self) -> Network:
         """The network as the first kind of pass that describes it; where none does, token by token."""
         self.progress("running the network")
-        reason = None
+        reason, seeds = None, (self.seeds.fitted, self.seeds.held_out, self.seeds.judged)
         for kind in NETWORKS:
-            network = kind.of(self.model, self.task, self.prompts, (self.seeds.fitted, self.seeds.held_out))
+            network = kind.of(self.model, self.task, self.prompts, seeds)
             if not isinstance(network, Skipped):
                 return network
             if reason is None or self.spec.attention.keys == "causal":  # the last kind is the one for causal keys
                 reason = network
-        return TokenNetwork.of(self.model, self.task, self.prompts, (self.seeds.fitted, self.seeds.held_out), reason)
+        return TokenNetwork.of(self.model, self.task, self.prompts, seeds, reason)
 
     @cached_property
     def references(self) -> References:

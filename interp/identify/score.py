@@ -5,43 +5,63 @@ The tolerances of the verdict are the named constants below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.stats.bootstrap import r_squared
+from interp.stats.averages import mean_with_error
+from interp.stats.bootstrap import error_and_bound, r_squared
 
-__all__ = ["EXACT", "NEGLIGIBLE", "RECOGNIZED", "RECOGNIZED_LOWER", "SAID", "TENFOLD", "Score", "bootstrap_fidelity"]
+__all__ = [
+    "EXACT", "EXPLODED", "NEGLIGIBLE", "RECOGNIZED", "RECOGNIZED_LOWER", "SAID", "TENFOLD", "Score",
+    "bootstrap_fidelity",
+]  # fmt: skip
 
 RECOGNIZED = 0.95  # fidelity from which a family is said to explain the network …
 RECOGNIZED_LOWER = 0.90  # … provided the lower end of its interval reaches this
 NEGLIGIBLE = 1e-6  # share of the variance below which a smaller family needs no further term
 SAID = 0.001  # of the variance: a smaller gain is said to be none
 TENFOLD = 10.0  # a larger family that leaves this many times less is the better account even of a small remainder
+EXPLODED = 10.0  # times the mean square of the network and its own square there: an error that counts as no more
 EXACT = 1e-12  # share of the variance that rounding may leave: the network is the family
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Fidelity on held-out prompts with a 95 % bootstrap interval over prompts. None when the network is constant."""
+    """Fidelity on held-out prompts with a 95 % bootstrap interval over prompts. None when the network is constant. On
+    ``exploded`` of the ``prompts`` the algorithm's error is beyond bounds where the network is not. ``left``: what each
+    prompt adds to 1 - fidelity, times their number."""
 
     fidelity: float | None
     interval: tuple[float | None, float | None]
+    exploded: int = 0
+    prompts: int = 0
+    left: Float[Tensor, " prompt"] | None = field(default=None, compare=False, repr=False)
 
     @property
     def unexplained(self) -> float:
         return float("inf") if self.fidelity is None else 1.0 - self.fidelity
 
+    def gain(self, other: Score, end: int) -> float:
+        """By how much it leaves less than another (0), or two standard errors below (-1) or above (1) of the difference
+        on the same prompts."""
+        value = other.unexplained - self.unexplained
+        if end == 0 or self.left is None or other.left is None or len(self.left) != len(other.left):
+            return value
+        return value + 2 * end * (mean_with_error(other.left - self.left)[1] or 0.0)
+
     @property
     def recognized(self) -> bool:
-        lower = self.interval[0]
-        return (
-            self.fidelity is not None
-            and lower is not None
-            and self.fidelity >= RECOGNIZED
-            and lower >= RECOGNIZED_LOWER
-        )
+        return self.reaches(RECOGNIZED)
+
+    def reaches(self, bar: float, end: int = 0) -> bool:
+        """Whether it is at least ``bar``, read at the lower end of its interval (-1), itself (0) or the upper (1); the
+        lower end is never below RECOGNIZED_LOWER."""
+        low, high = self.interval
+        value = (self.fidelity, high, low)[end]
+        return value is not None and low is not None and value >= bar and low >= min(bar, RECOGNIZED_LOWER)
 
 
 def bootstrap_fidelity(
@@ -50,6 +70,12 @@ def bootstrap_fidelity(
     seed: int,
     weight: Float[Tensor, " prompt"] | None = None,
 ) -> Score:
-    """The R^2 of ``prediction`` for ``reference`` over prompts (see ``interp.stats.bootstrap.r_squared``)."""
-    fidelity, interval = r_squared(prediction, reference, weight, seed=seed)
-    return Score(fidelity=fidelity, interval=interval)
+    """The R^2 of ``prediction`` for ``reference`` over prompts, none of which decides alone (see
+    ``interp.stats.bootstrap.r_squared``): an error counts as at most EXPLODED times the square of the reference there
+    and on average."""
+    fidelity, interval = r_squared(prediction, reference, weight, cap=EXPLODED, seed=seed)
+    error, bound = error_and_bound(prediction, reference, weight, EXPLODED)
+    left = torch.minimum(error, bound)
+    left = None if fidelity is None else left * ((1.0 - fidelity) / left.mean().clamp_min(1e-300))
+    exploded = int((error > bound).sum())
+    return Score(fidelity=fidelity, interval=interval, exploded=exploded, prompts=len(reference), left=left)

@@ -6,16 +6,24 @@
 
 A network can be simple in one and not in another. The verdict is the strongest statement that holds, and ``level`` says
 which it is. A family that claims to descend is only said of steps that do.
+
+Every score has an interval, and the statements are read at its ends too. Where another family would be named there, it
+is a rival that these prompts do not tell apart, and the larger of the two is named; where only the level would fall,
+the lower one is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from interp.identify.course import CourseFit
 from interp.identify.family import Fit
+from interp.identify.mechanism import Mechanism
+from interp.identify.score import Score
 
 if TYPE_CHECKING:
     from interp.identify.run import Run
@@ -32,19 +40,22 @@ Level = Literal["layer-by-layer", "step-by-step", "as-a-whole"]
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Statements:
     """``chosen`` is the fit of the strongest statement that holds, with the numbers that belong to it; ``function`` the
-    smallest family that predicts the same. ``courses``: what was followed, by family."""
+    smallest family that predicts the same. ``courses``: what was followed, by family. ``rivals``: other families that
+    these prompts do not tell from the chosen one, or with none chosen, that may yet hold."""
 
     chosen: Fit | None
     level: Level | None
     function: Fit | None
     courses: Mapping[str, CourseFit] = field(default_factory=dict)
+    rivals: tuple[Fit, ...] = ()
 
 
 NOTHING = Statements(chosen=None, level=None, function=None)
 
 
-def state(run: Run, fits: Sequence[Fit], function: Fit | None) -> Statements:
-    """``function`` is the smallest fit that predicts what the network predicts."""
+def state(run: Run, fits: Sequence[Fit], smallest: Callable[[int, int], Fit | None]) -> Statements:
+    """``smallest`` gives the smallest fit that predicts what the network predicts, with scores, and what larger
+    families gain, read at an end of their intervals: -1, 0 or 1."""
     courses: dict[str, CourseFit] = {}
     ordered: list[Fit] = []
     for fit in sorted(fits, key=lambda fit: fit.parameters):
@@ -55,62 +66,117 @@ def state(run: Run, fits: Sequence[Fit], function: Fit | None) -> Statements:
         courses[fit.family.name] = course
         if 1.0 - course.worst < EXACT:
             break
-    if function is not None and not function.family.descends(function, run):
-        function = next((f for f in fits if f.family.name == function.family.ascending and f.recognized), None)
-    for level, fit in _strongest(run, ordered, courses):
-        if function is not None and function.family.name in fit.family.contains and function not in ordered:
-            continue  # the smaller one is not followed layer by layer, but is as good an account of the whole
-        followed = fit.family.following(fit, courses[fit.family.name], run)
-        if followed.family.descends(followed, run):
-            return Statements(chosen=followed, level=level, function=function, courses=courses)
-    level: Level | None = None
-    if function is not None:  # after one layer the whole is all there is
-        level = "step-by-step" if run.model.layers == 1 else function.family.level
-    return Statements(chosen=function, level=level, function=function, courses=courses)
+    reading = _Reading(run, fits, ordered, courses, smallest)
+    level, chosen = reading.at(0, 0)
+    rivals: dict[str, Fit] = {}
+    for at_end, fit in (reading.at(*ends) for ends in product((-1, 1), repeat=2)):
+        if _name(fit) == _name(chosen):
+            level = LEVELS[min(LEVELS.index(level), LEVELS.index(at_end))]
+        elif fit is not None and chosen is not None and fit.parameters > chosen.parameters:
+            rivals[chosen.family.name] = chosen
+            level, chosen = at_end, fit
+        elif fit is None and chosen is not None:
+            rivals[chosen.family.name] = chosen
+            level, chosen = None, None
+        elif fit is not None:
+            rivals[fit.family.name] = fit
+    return Statements(
+        chosen=chosen, level=level, function=reading.function(0, 0), courses=courses,
+        rivals=tuple(fit for name, fit in rivals.items() if name != _name(chosen)),
+    )  # fmt: skip
 
 
-def _strongest(run: Run, ordered: Sequence[Fit], courses: Mapping[str, CourseFit]) -> list[tuple[Level, Fit]]:
-    exact = [fit for fit in ordered if 1.0 - courses[fit.family.name].worst < EXACT]
-    ordered = exact or ordered  # beside one that is the network, no other is
-    out: list[tuple[Level, Fit]] = []
-    for fit in ordered:
-        found = fit.family.mechanism(fit, run)
-        if found is not None and found.holds and not _surely_more(fit, ordered, courses, run):
-            out.append(("layer-by-layer", fit))
-            break
-    path = [fit for fit in ordered if _follows(courses[fit.family.name])][:1]
-    while path:
-        following = next((f for f in ordered if f not in path and _climbs(f, path[-1], courses, run)), None)
-        if following is None:
-            out.append(("step-by-step", path[-1]))
-            break
-        path.append(following)
-    return out
+LEVELS: tuple[Level | None, ...] = (None, "as-a-whole", "step-by-step", "layer-by-layer")
 
 
-def _follows(course: CourseFit) -> bool:
-    return all(
-        (low if low is not None else r2) >= FOLLOWS for r2, (low, _) in zip(course.r2, course.intervals, strict=True)
-    )
+def _name(fit: Fit | None) -> str | None:
+    return None if fit is None else fit.family.name
 
 
-def _climbs(fit: Fit, present: Fit, courses: Mapping[str, CourseFit], run: Run) -> bool:
-    if fit.parameters < present.parameters:
-        return False
-    return _better(fit, present, courses) or _surely_more(present, [fit], courses, run)
+class _Reading:
+    """The statements, read at an end of the intervals: of scores, and of what a larger family gains."""
 
+    def __init__(
+        self,
+        run: Run,
+        fits: Sequence[Fit],
+        ordered: Sequence[Fit],
+        courses: Mapping[str, CourseFit],
+        smallest: Callable[[int, int], Fit | None],
+    ) -> None:
+        self.run, self.fits, self.courses = run, fits, courses
+        exact = [fit for fit in ordered if 1.0 - courses[fit.family.name].worst < EXACT]
+        self.followed, self.ordered = ordered, exact or ordered  # beside one that is the network, no other is
+        self.smallest = smallest
+        self.function = cache(self._function)
+        self.following = cache(self._following)
+        self.mechanism = cache(self._mechanism)
 
-def _better(fit: Fit, present: Fit, courses: Mapping[str, CourseFit]) -> bool:
-    """Whether it follows materially better: exactly, or by more than its worth at the worst layer."""
-    one, other = courses[fit.family.name].worst, courses[present.family.name].worst
-    return 1.0 - one < EXACT <= 1.0 - other or one - other > max(WORTH, fit.family.worth)
+    def at(self, score: int, gain: int) -> tuple[Level | None, Fit | None]:
+        function = self.function(score, gain)
+        for level, fit in self._strongest(score, gain):
+            if function is not None and function.family.name in fit.family.contains and function not in self.followed:
+                continue  # the smaller one is not followed layer by layer, but is as good an account of the whole
+            followed = self.following(fit)
+            if followed is not None:
+                return level, followed
+        if function is None:
+            return None, None
+        # After one layer the whole is all there is.
+        return "step-by-step" if self.run.model.layers == 1 else function.family.level, function
 
+    def _function(self, score: int, gain: int) -> Fit | None:
+        """The smallest one that predicts the same, by a name that its steps bear out."""
+        fit = self.smallest(score, gain)
+        if fit is None or fit.family.descends(fit, self.run):
+            return fit
+        return next((f for f in self.fits if f.family.name == fit.family.ascending and f.recognized), None)
 
-def _surely_more(fit: Fit, larger: Sequence[Fit], courses: Mapping[str, CourseFit], run: Run) -> bool:
-    """Whether a family that contains this one follows materially better, or has a coefficient more that is surely
-    there."""
-    return any(
-        _better(other, fit, courses) or other.family.beyond(other, courses[other.family.name], fit, run)
-        for other in larger
-        if fit.family.name in other.family.contains
-    )
+    def _following(self, fit: Fit) -> Fit | None:
+        """The fit with the numbers of its course; None where they do not descend as its name says."""
+        followed = fit.family.following(fit, self.courses[fit.family.name], self.run)
+        return followed if followed.family.descends(followed, self.run) else None
+
+    def _mechanism(self, fit: Fit) -> Mechanism | None:
+        return fit.family.mechanism(fit, self.run)
+
+    def _strongest(self, score: int, gain: int) -> list[tuple[Level, Fit]]:
+        out: list[tuple[Level, Fit]] = []
+        for fit in self.ordered:
+            found = self.mechanism(fit)
+            if found is not None and found.holds(score) and not self._surely_more(fit, self.ordered, gain):
+                out.append(("layer-by-layer", fit))
+                break
+        path = [fit for fit in self.ordered if self._follows(fit, score)][:1]
+        while path:
+            following = next((f for f in self.ordered if f not in path and self._climbs(f, path[-1], gain)), None)
+            if following is None:
+                out.append(("step-by-step", path[-1]))
+                break
+            path.append(following)
+        return out
+
+    def _follows(self, fit: Fit, score: int) -> bool:
+        course = self.courses[fit.family.name]
+        scores = (Score(fidelity=r2, interval=ends) for r2, ends in zip(course.r2, course.intervals, strict=True))
+        return all(found.reaches(FOLLOWS, score) for found in scores)
+
+    def _climbs(self, fit: Fit, present: Fit, gain: int) -> bool:
+        if fit.parameters < present.parameters:
+            return False
+        return self._better(fit, present, gain) or self._surely_more(present, [fit], gain)
+
+    def _better(self, fit: Fit, present: Fit, gain: int) -> bool:
+        """Whether it follows materially better: exactly, or by more than its worth at the worst layer."""
+        one, other = self.courses[fit.family.name], self.courses[present.family.name]
+        exactly = 1.0 - one.worst < EXACT <= 1.0 - other.worst
+        return exactly or one.gain(other, gain) > max(WORTH, fit.family.worth)
+
+    def _surely_more(self, fit: Fit, larger: Sequence[Fit], gain: int) -> bool:
+        """Whether a family that contains this one follows materially better, or has a coefficient more that is surely
+        there."""
+        return any(
+            self._better(other, fit, gain) or other.family.beyond(other, self.courses[other.family.name], fit, self.run)
+            for other in larger
+            if fit.family.name in other.family.contains
+        )

@@ -12,6 +12,7 @@ from interp.identify.losses import Solves
 from interp.identify.score import Score
 from interp.models.skipped import Skipped
 from interp.results import Family, Loss, Share, Verdict
+from interp.stats.averages import wilson
 
 if TYPE_CHECKING:
     from interp.identify.choose import Choice
@@ -74,14 +75,16 @@ def verdict(choice: Choice, run: Run) -> Verdict:
         solves=solves.answer,
         explodes=Share(value=solves.explodes, interval=solves.explodes_ci),
         function=None if said.function is None else said.function.named,
+        rivals=tuple(fit.named for fit in said.rivals),
     )
 
 
 def _what(choice: Choice, run: Run) -> str:
     prompts = f"{run.task.words.prompt}s"
     if choice.chosen is not None:
-        runs = _LEVEL[choice.statements.level or "as-a-whole"]
-        return f"{runs} {choice.chosen.named}: {_follows(choice.chosen, prompts)}{_course(choice)}{_remark(choice)}"
+        runs, fit = _LEVEL[choice.statements.level or "as-a-whole"], choice.chosen
+        beside = f"{_course(choice)}{_explodes(fit, prompts)}{_rivals(choice, prompts)}{_remark(choice)}"
+        return f"{runs} {fit.named}: {_follows(fit, prompts)}{beside}"
     if choice.closest is None:
         reason = run.network.skipped or Skipped("its prediction is constant or not finite")
         return f"Unrecognized: {reason.reason}."
@@ -93,13 +96,31 @@ def _what(choice: Choice, run: Run) -> str:
         )
     return (
         f"Unrecognized: no family explains its predictions. The closest is {fit.family.title}, R² = "
-        f"{score_words(fit.score)} on fresh {prompts}."
+        f"{score_words(fit.score)} on fresh {prompts}.{_rivals(choice, prompts)}"
     )
 
 
 def _follows(fit: Fit, prompts: str) -> str:
     numbers = f" with {fit.parameters} number{'s' * (fit.parameters != 1)}" if fit.parameters else ""
     return f"its predictions on fresh {prompts} follow {fit.family.formula}{numbers} to R² = {score_words(fit.score)}."
+
+
+def _explodes(fit: Fit, prompts: str) -> str:
+    score = fit.score
+    if not score.exploded:
+        return ""
+    share, *ends = (100 * value for value in (score.exploded / score.prompts, *wilson(score.exploded, score.prompts)))
+    return f" On {share:.2g} % of {prompts} [{ends[0]:.2g}, {ends[1]:.2g}] the algorithm explodes and the network not."
+
+
+def _rivals(choice: Choice, prompts: str) -> str:
+    """What the intervals of the scores leave open."""
+    names = " and ".join(fit.named for fit in choice.statements.rivals)
+    if not names:
+        return ""
+    if choice.chosen is None:
+        return f" It is at the edge of {names}: whether that is close enough is undecided on these {prompts}."
+    return f" It cannot be told from {names} on these {prompts}: the gain of more numbers is at the edge of its worth."
 
 
 def _course(choice: Choice) -> str:

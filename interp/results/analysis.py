@@ -101,7 +101,8 @@ class Verdict:
     """``level``: the strongest statement that holds of the algorithm, what each layer does ("layer-by-layer"), where
     the network stands after every layer ("step-by-step") or what it predicts ("as-a-whole"); ``function``: the smallest
     family that predicts the same. ``solves``: whether it beats predicting zero, ``solves_task`` whether that is "yes";
-    ``explodes``: on what share of prompts its error is far above that of predicting zero."""
+    ``explodes``: on what share of prompts its error is far above that of predicting zero. ``rivals``: other families
+    that these prompts do not tell from ``algorithm``."""
 
     algorithm: str
     recognized: bool
@@ -113,6 +114,7 @@ class Verdict:
     solves: Literal["yes", "no", "undecided"] | None = None
     explodes: Share | None = None
     function: str | None = None
+    rivals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ The interval is the expanded percentile interval (Hesterberg 2015, "What teacher
 section 5.3): percentiles at the levels Phi(-+ t_{G-1} sqrt(G / (G-1))), which undo the narrowness of the bootstrap with
 few groups G. With heavy tails one group alone may make the figure, though most resamples hold it: so the interval is
 also made to hold the figure without any one group. Memory is constant: resamples are weights of the groups' sums, and
-are drawn in blocks.
+are drawn in blocks. More groups than MOST_GROUPS are put together to that many.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = [
     "Estimate",
     "Interval",
     "bootstrap",
+    "error_and_bound",
     "explained",
     "r_squared",
     "ratio",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 RESAMPLES = 2000
+MOST_GROUPS = 2048
 FEWEST_GROUPS = 8  # with fewer, resamples take too few values for an interval
 BLOCK = 2**22  # numbers of the resamples in memory at a time
 CONSTANT = 1e-20  # share of the mean square below which a spread is rounding: the values are all the same
@@ -70,6 +72,7 @@ def bootstrap(statistic: Statistic, *parts: Float[Tensor, "group ..."], seed: in
     It is called with one sum per part, each with an axis of resamples first, and returns that axis first. Where it is
     NaN a resample does not count; where most are, or with fewer than FEWEST_GROUPS groups, there is no interval.
     """
+    parts = tuple(_put_together(part) for part in parts)
     groups = len(parts[0])
     value = statistic(*(part.sum(0, keepdim=True) for part in parts))[0]
     value = torch.where(value.isfinite(), value, torch.nan)
@@ -108,13 +111,16 @@ def r_squared(
     reference: Float[Tensor, "group output"],
     weight: Float[Tensor, " group"] | None = None,
     *,
+    cap: float = math.inf,
     seed: int,
 ) -> tuple[float | None, Interval]:
     """1 - sum w^2 (prediction - reference)^2 / sum w^2 (reference - mean)^2 with the mean weighted by w, taken anew for
-    every resample; w is ``weight`` (None: 1). None when the error is not finite, or the reference is constant."""
+    every resample; w is ``weight`` (None: 1). A group's error counts as at most ``cap`` times its square and the mean
+    square together. None when the error is not finite, or the reference is constant."""
     weight = torch.ones_like(reference[:, 0]) if weight is None else weight
     w, centred = weight[:, None], reference - reference.median(0).values  # which no one group moves far
-    error = (w * (prediction - reference)).square().sum(1)
+    error, bound = error_and_bound(prediction, reference, weight, cap)
+    error = torch.minimum(error, bound)
     mean = (w * centred).sum(0) / w.sum()
     if not bool(torch.isfinite(error).all()) or not float((w * (centred - mean)).square().sum()) > 0:
         return None, (None, None)
@@ -126,6 +132,20 @@ def r_squared(
 
     parts = (w * centred).square().sum(1), w**2 * centred, w * centred, weight**2, weight
     return bootstrap(statistic, error, *parts, seed=seed).at()
+
+
+def error_and_bound(
+    prediction: Float[Tensor, "group output"],
+    reference: Float[Tensor, "group output"],
+    weight: Float[Tensor, " group"] | None,
+    cap: float,
+) -> tuple[Float[Tensor, " group"], Float[Tensor, " group"]]:
+    """Every group's weighted squared error (what is no number is infinite), and ``cap`` times its own square and the
+    mean one."""
+    w = 1.0 if weight is None else weight[:, None]
+    error = (w * (prediction - reference)).square().sum(1).nan_to_num(math.inf, math.inf)
+    square = (w * (reference - reference.median(0).values)).square().sum(1)
+    return error, cap * (square + square.mean()) if cap < math.inf else torch.full_like(error, math.inf)
 
 
 def share_explained(
@@ -189,3 +209,11 @@ def _sums_of_others(values: Float[Tensor, "group ..."]) -> Float[Tensor, "group 
 def _plain(value: Tensor) -> float | None:
     number = float(value)
     return number if math.isfinite(number) else None
+
+
+def _put_together(part: Float[Tensor, "group ..."]) -> Float[Tensor, "fewer ..."]:
+    groups = len(part)
+    if groups <= MOST_GROUPS:
+        return part
+    into = torch.arange(groups) * MOST_GROUPS // groups
+    return part.new_zeros(MOST_GROUPS, *part.shape[1:]).index_add(0, into, part)

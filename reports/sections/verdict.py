@@ -64,7 +64,8 @@ class Head:
 def head(analysis: Analysis) -> Head:
     verdict = analysis.verdict
     tone: Literal["good", "caution", "bad"] = "good"
-    words = f"recognized: {verdict.algorithm}{f', {_LEVELS[verdict.level]}' if verdict.level in _LEVELS else ''}"
+    told = " or ".join((verdict.algorithm, *verdict.rivals))
+    words = f"recognized: {told}{f', {_LEVELS[verdict.level]}' if verdict.level in _LEVELS else ''}"
     if verdict.solves == "undecided":
         tone, words = "caution", "undecided: does it solve the task?"
     elif not verdict.solves_task:
@@ -72,7 +73,9 @@ def head(analysis: Analysis) -> Head:
     elif not verdict.recognized:
         tone, words = "caution", "not recognized"
     elif verdict.level == "as-a-whole":
-        tone, words = "caution", f"behaves like: {verdict.algorithm}"
+        tone, words = "caution", f"behaves like: {told}"
+    elif verdict.rivals:
+        tone, words = "caution", f"undecided: {told}"
     return Head(
         tone=tone,
         words=words,

@@ -2,7 +2,7 @@
 
 from interp.identify.networks.causal_sequences import CausalSequences, SequenceHalf
 from interp.identify.networks.halves import Half, Network
-from interp.identify.networks.shared_keys import SharedHalf, SharedKeys
+from interp.identify.networks.shared_keys import GramHalf, SharedHalf, SharedKeys
 from interp.identify.networks.token_network import TokenNetwork
 
 NETWORKS = (SharedKeys, CausalSequences)  # the more is known of a pass, the earlier
@@ -10,6 +10,7 @@ NETWORKS = (SharedKeys, CausalSequences)  # the more is known of a pass, the ear
 __all__ = [
     "NETWORKS",
     "CausalSequences",
+    "GramHalf",
     "Half",
     "Network",
     "SequenceHalf",

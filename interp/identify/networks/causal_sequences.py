@@ -86,7 +86,7 @@ class CausalSequences(Network[SequenceHalf]):
         telling, notes = task.telling(), []
         if telling != task:
             notes.append("identified on sequences with a fresh W each, where a W known by heart is of no use")
-        (fitted, lost), (held_out, more) = (SequenceHalf.of(model, telling.sample(prompts // 2, s)) for s in seeds)
+        (fitted, lost), (held_out, more) = (SequenceHalf.of(model, telling.sample(prompts // 2, s)) for s in seeds[:2])
         lost += more
         if lost > (1.0 - FEWEST_KEPT) * 2 * (prompts // 2):
             return Skipped(

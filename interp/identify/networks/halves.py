@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -53,6 +54,11 @@ class Network(ABC, Generic[H]):
     held_out: H
     notes: tuple[str, ...] = ()
     skipped: Skipped | None = None
+
+    @cached_property
+    def judged(self) -> Half:
+        """What fits are scored on: prompts that nothing was fitted to, as many as can be had cheaply."""
+        return self.held_out
 
     @abstractmethod
     def usable(self, prompts: Any) -> Bool[Tensor, " prompt"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,25 +13,41 @@ from torch import Tensor
 from interp.algebra.gauge import LiveCoordinates, beyond_rounding, live_coordinates, regauged
 from interp.algebra.linear_prompts import DIVERGED, FEWEST_KEPT, finite_and_clipped, gram_prompts
 from interp.algebra.sensitivity import LARGEST, Prompts, Sensitivities, bounded_weights, predict, sensitivities
+from interp.algebra.unrolling import label_indices
 from interp.errors import UsageError
+from interp.identify.course import Course, course_of
 from interp.identify.losses import affordable_prompts
 from interp.identify.networks.halves import Half, Network
-from interp.models.gram import GramTrajectory, HeadLayers, forward, head_layers
+from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps, forward, head_layers
 from interp.models.skipped import Skipped
 from interp.models.tasks import Examples, Task
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["SharedHalf", "SharedKeys"]
+__all__ = ["GramHalf", "SharedHalf", "SharedKeys"]
 
 FEW = 64  # prompts enough for a zero pattern
 MEMORY = 8 * 2**30  # bytes that the intermediate matrices of a run may take
+JUDGED = 16_384  # prompts that fits are scored on, where ...
+NUMBERS = 2**25  # ... their tokens and Gram matrices are no more numbers than these
+CHUNK = 2048  # of them at a time
 
 
 @dataclass(frozen=True, eq=False)
-class SharedHalf(Half):
-    """Half of the prompts as Gram matrices, with the network's passage through them and its derivatives there."""
+class GramHalf(Half):
+    """Prompts as Gram matrices too."""
 
     prompts: Prompts
+
+    def predicted(self, layers: LayerMaps) -> Float[Tensor, "prompt output"]:
+        """What these layers predict."""
+        starts = range(0, self.prompts.count, CHUNK)
+        return torch.cat([predict(layers, self.prompts[start : start + CHUNK]) for start in starts])
+
+
+@dataclass(frozen=True, eq=False)
+class SharedHalf(GramHalf):
+    """Half of the prompts, with the network's passage through them and its derivatives there."""
+
     sensed: Sensitivities
 
     @property
@@ -55,17 +72,18 @@ class SharedHalf(Half):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedKeys(Network[SharedHalf]):
     """See ``Network``. ``layers`` are the maps for the number of examples of the task, ``live`` what of their weights
-    has a say."""
+    has a say; ``judging`` is the seed of what fits are scored on."""
 
     layers: HeadLayers
     live: LiveCoordinates
+    judging: int
 
     @classmethod
     def of(cls, model: LinearTransformer, task: Task, prompts: int, seeds: Sequence[int]) -> SharedKeys | Skipped:
         if model.spec.no_map is not None or model.spec.attention.keys == "causal":
             return Skipped("its layers are not linear maps that all tokens of a prompt share")
         _require_affordable(model, prompts)
-        drawn = [task.telling().sample(prompts // 2, seed) for seed in seeds]
+        drawn = [task.telling().sample(prompts // 2, seed) for seed in seeds[:2]]
         if not isinstance(drawn[0], Examples):
             return Skipped("its prompts are no examples and queries")
         notes = []
@@ -92,7 +110,34 @@ class SharedKeys(Network[SharedHalf]):
                 "it were that"
             )
         live = live_coordinates(layers, few.gram, few.query, few.readout)
-        return cls(model, task, fitted, held_out, tuple(notes), layers=layers, live=live)
+        return cls(model, task, fitted, held_out, tuple(notes), layers=layers, live=live, judging=seeds[2])
+
+    @cached_property
+    def judged(self) -> GramHalf:
+        width, own = self.model.spec.width, self.held_out
+        count = min(JUDGED, self.task.most_prompts, NUMBERS // (width * (self.task.context + width)))
+        if count <= own.drawn.count:
+            return own
+        drawn = self.task.telling().sample(count, self.judging)
+        usable = torch.cat([self.usable(drawn[start : start + CHUNK]) for start in range(0, count, CHUNK)])
+        drawn = drawn[usable]
+        parts = [
+            SharedHalf.of(self.layers, drawn[start : start + CHUNK], self.model)
+            for start in range(0, drawn.count, CHUNK)
+        ]
+        prediction, held, weight, gram, query = (
+            torch.cat([get(part) for part in parts])
+            for get in (
+                lambda p: p.prediction, lambda p: p.held, lambda p: p.weight, lambda p: p.prompts.gram,
+                lambda p: p.prompts.query,
+            )
+        )  # fmt: skip
+        return GramHalf(drawn, prediction, held, weight, replace(own.prompts, gram=gram, query=query))
+
+    @cached_property
+    def judged_course(self) -> Course:
+        """Where the network stands after every layer, on what fits are scored on."""
+        return course_of(self.layers, self.judged.prompts.gram, *label_indices(self.model.spec))
 
     def usable(self, prompts: Examples) -> Bool[Tensor, " prompt"]:
         """Those on which no token diverges or meets the clip."""

@@ -31,7 +31,9 @@ class TokenNetwork(Network[Half]):
         nothing = torch.zeros(0, 0)
         none = Half(drawn=None, prediction=nothing, held=nothing, weight=torch.zeros(0))
         bare = cls(model, task, none, none)
-        fitted, held_out = (bare._half(task.telling().sample(bare._affordable(prompts // 2), seed)) for seed in seeds)
+        fitted, held_out = (
+            bare._half(task.telling().sample(bare._affordable(prompts // 2), seed)) for seed in seeds[:2]
+        )
         return cls(model, task, fitted, held_out, skipped=skipped)
 
     def _half(self, drawn: Prompts) -> Half:
