@@ -72,11 +72,8 @@ def intervene(
             notes.append("transplants: where tokens meet the clip, nothing promises that predictions follow")
     position = None if query_tokens(task, model.spec) else positions[-1]
     erased = erasures(model, erasable, train, test, position, seeds[2])
-    return (
-        tuple(row for row in moved if row.layer in layers),
-        tuple(row for row in erased if row.layer in layers),
-        tuple(notes),
-    )
+    kept = tuple(row for row in moved if row.layer in layers)
+    return kept, tuple(row for row in erased if row.layer in layers), tuple(notes)
 
 
 def finite_prompts(model: LinearTransformer, prompts: Prompts) -> Prompts:
