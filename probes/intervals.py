@@ -79,10 +79,6 @@ class _Sums:
     @classmethod
     def of(cls, held_out: HeldOut, outputs: slice, groups: Tensor | slice = slice(None)) -> _Sums:
         count, y_mean = held_out.count[groups], held_out.y_mean[groups][..., outputs]
-        if not y_mean.shape[-1]:
-            raise UsageError(
-                f"outputs are {outputs}, but there are {held_out.yy.shape[-1]}; expected one or more of them"
-            )
         centre = torch.tensordot(count, y_mean, 1) / count.sum()
         first = along(count, y_mean) * (y_mean - centre)
         squares = (held_out.yy[groups][..., outputs] + first * (y_mean - centre)).sum(-1)

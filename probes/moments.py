@@ -25,8 +25,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from interp.errors import UsageError
-
 __all__ = ["Moments", "along", "group_of", "select", "shared"]
 
 LARGEST = 1e140  # the squares of larger values, added up, leave float64
@@ -38,12 +36,6 @@ def group_of(sequence: Int[Tensor, " row"], sequences: int, groups: int) -> Int[
     A function of the index alone, so that neither chunks nor shards change a result. Blocks rather than remainders,
     because a chunk then meets few groups, which is what makes ``Moments.update`` fast.
     """
-    if not 1 <= groups <= sequences:
-        raise UsageError(f"asked for {groups} groups of {sequences} sequences, expected 1 to {sequences} groups")
-    if len(sequence) and (int(sequence.min()) < 0 or int(sequence.max()) >= sequences):
-        raise UsageError(
-            f"sequence indices run from {int(sequence.min())} to {int(sequence.max())}, expected 0 to {sequences - 1}"
-        )
     return sequence * groups // sequences
 
 
@@ -65,11 +57,6 @@ class Moments:
         cls, groups: int, features: int, outputs: int, streams: Sequence[int] = (), cells: Sequence[int] = ()
     ) -> Moments:
         """Moments of no rows yet."""
-        for name, value in (("groups", groups), ("features", features), ("outputs", outputs)):
-            if value < 1:
-                raise UsageError(f"{name} is {value}, expected 1 or more")
-        if min((*streams, *cells, 1)) < 1:
-            raise UsageError(f"streams are {tuple(streams)} and cells {tuple(cells)}, expected sizes of 1 or more")
         x, y = (groups, *streams, *cells, features), (groups, *cells, outputs)
         shapes = ((groups,), x, y, (*x, features), (*x, outputs), y, (groups,))
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
@@ -86,22 +73,13 @@ class Moments:
     def outputs(self) -> int:
         return self.y_mean.shape[-1]
 
-    @property
-    def cells(self) -> tuple[int, ...]:
-        return tuple(self.y_mean.shape[1:-1])
-
-    @property
-    def streams(self) -> tuple[int, ...]:
-        return tuple(self.x_mean.shape[1 : self.x_mean.ndim - 1 - len(self.cells)])
-
     def update(
         self,
         X: Float[Tensor, "*streams_cells row feature"],
         Y: Float[Tensor, "*cells row output"],
         group: Int[Tensor, " row"],
     ) -> None:
-        """Add a chunk of rows, row r to ``group[r]``. Raises UsageError when a shape or a group does not fit."""
-        self._require_fit(X, Y, group)
+        """Add a chunk of rows, row r to ``group[r]``."""
         X, Y = (values.detach().to("cpu", torch.float64) for values in (X, Y))
         if bool((group[1:] < group[:-1]).any()):
             group, order = group.sort(stable=True)
@@ -117,15 +95,10 @@ class Moments:
 
     def merge(self, other: Moments) -> None:
         """Add the rows of ``other``, moments of the same groups: of another chunk, shard or machine."""
-        mine, theirs = (tuple(tuple(value.shape) for value in vars(m).values()) for m in (self, other))
-        if mine != theirs:
-            raise UsageError(f"cannot merge moments of shapes {theirs} into {mine}; expected the same in both")
         self._absorb(slice(None), other)
 
     def pooled(self, membership: Float[Tensor, "union group"]) -> Moments:
         """The moments of unions of groups: row u of ``membership`` is 1 for the groups in union u and 0 for others."""
-        if membership.ndim != 2 or membership.shape[1] != self.groups:
-            raise UsageError(f"membership has shape {tuple(membership.shape)}, expected (unions, {self.groups} groups)")
         weight = membership.to(torch.float64)
         count = weight @ self.count
         share = weight * self.count / count.clamp_min(1.0)[:, None]
@@ -154,18 +127,6 @@ class Moments:
         self.y_mean[at] += along(share, dy) * dy
         self.count[at] += part.count
         self.dropped[at] += part.dropped
-
-    def _require_fit(self, X: Tensor, Y: Tensor, group: Tensor) -> None:
-        rows = len(group)
-        x, y = (*self.streams, *self.cells, rows, self.features), (*self.cells, rows, self.outputs)
-        if tuple(X.shape) != x or tuple(Y.shape) != y:
-            raise UsageError(
-                f"X has shape {tuple(X.shape)} and Y {tuple(Y.shape)} for {rows} rows, expected {x} and {y}"
-            )
-        if rows and (int(group.min()) < 0 or int(group.max()) >= self.groups):
-            raise UsageError(
-                f"groups run from {int(group.min())} to {int(group.max())}, expected 0 to {self.groups - 1}"
-            )
 
 
 def along(scale: Float[Tensor, " group"], like: Tensor) -> Tensor:

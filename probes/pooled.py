@@ -47,15 +47,6 @@ class AttentionPooling:
     batch: int = 64
     steps: int = 2000
 
-    def __post_init__(self) -> None:
-        if self.readout not in ("linear", "mlp"):
-            raise UsageError(f"readout is {self.readout!r}, expected 'linear' or 'mlp'")
-        for name in ("projection", "hidden", "batch", "steps"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)!r}, expected 1 or more")
-        if not self.learning_rate > 0:
-            raise UsageError(f"learning_rate is {self.learning_rate!r}, expected a positive number")
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PooledProbe:

@@ -40,6 +40,7 @@ __all__ = [
     "SketchMap",
     "find_machines",
     "find_sketch",
+    "label_weights",
     "machine_maps",
     "nearest_projector",
     "sketch_maps",

@@ -135,11 +135,6 @@ def test_one_probe_without_streams_or_cells():
     assert difference(alone, among.streams(0)).at() == difference(among.streams(slice(1, 2)), among.streams(0)).at(0)
 
 
-def test_outputs_that_are_not_there():
-    with pytest.raises(UsageError, match="there are 2; expected one or more"):
-        score(HeldOut.of_predictions(*predictions(7)), slice(2, 4))
-
-
 @dataclass(frozen=True)
 class Population:
     """y = <b, x> + noise, both with a part common to a sequence; ``tail`` makes the scale of a sequence log-normal, so

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import interp.probes.moments
-from interp.errors import UsageError
 from interp.probes.moments import Moments, group_of
 
 GROUPS, FEATURES, OUTPUTS = 6, 3, 2
@@ -171,22 +170,3 @@ def test_groups_are_contiguous_and_even(sequences, share):
     sizes = torch.bincount(group, minlength=groups)
     assert bool((group.diff() >= 0).all()) and len(sizes) == groups
     assert int(sizes.max()) - int(sizes.min()) <= 1
-
-
-def test_wrong_arguments():
-    X, Y, group = rows(8, 10)
-    moments = of(X, Y, group)
-    with pytest.raises(UsageError, match=r"X has shape \(10, 2\)"):
-        moments.update(X[:, :2], Y, group)
-    with pytest.raises(UsageError, match="expected 0 to 5"):
-        moments.update(X, Y, group + 1)
-    with pytest.raises(UsageError, match="expected the same in both"):
-        moments.merge(Moments.zeros(GROUPS, FEATURES, OUTPUTS + 1))
-    with pytest.raises(UsageError, match="membership has shape"):
-        moments.pooled(torch.ones(1, GROUPS + 1))
-    with pytest.raises(UsageError, match="groups is 0"):
-        Moments.zeros(0, 1, 1)
-    with pytest.raises(UsageError, match="expected 1 to 5 groups"):
-        group_of(torch.arange(5), 5, 6)
-    with pytest.raises(UsageError, match="expected 0 to 4"):
-        group_of(torch.arange(6), 5, 2)
