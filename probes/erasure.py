@@ -114,12 +114,7 @@ def _whitening(
 
 
 def erasures(
-    model: LinearTransformer,
-    targets: Sequence[Target],
-    train: Prompts,
-    test: Prompts,
-    position: int | None,
-    seed: int,
+    model: LinearTransformer, targets: Sequence[Target], train: Prompts, test: Prompts, position: int | None, seed: int
 ) -> tuple[Erasure, ...]:
     """Every target of the token at ``position``, erased after every layer, 0 being the input.
 
