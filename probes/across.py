@@ -93,7 +93,6 @@ def batteries(
 
 def gather(
     reader: Reader,
-    task: Task,
     wanted: Sequence[Battery],
     layers: Sequence[int],
     prompts: Iterable[Prompts],

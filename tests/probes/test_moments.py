@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import interp.probes.moments
 from interp.probes.moments import Moments, group_of
 
 GROUPS, FEATURES, OUTPUTS = 6, 3, 2
@@ -65,7 +64,6 @@ def test_definitions(seed, count):
 def test_streams_and_cells_are_separate_regressions(streams, cells):
     X, Y, group = rows(1, 50, streams, cells)
     moments = of(X, Y, group, streams, cells)
-    assert (moments.streams, moments.cells) == (streams, cells)
     for stream in np.ndindex(streams):
         for cell in np.ndindex(cells):
             alone = of(X[stream + cell], Y[cell], group)
@@ -91,13 +89,6 @@ def test_neither_chunks_nor_shards_nor_order_change_the_moments(seed, cuts):
     assert_same(merged, whole)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(seed))
     assert_same(of(X[:, :, order], Y[:, order], group[order], (2,), (3,)), whole)
-
-
-def test_blocks_of_a_large_chunk(monkeypatch):
-    X, Y, group = rows(2, 500, (2,), (3,))
-    whole = of(X, Y, group, (2,), (3,))
-    monkeypatch.setattr(interp.probes.moments, "BLOCK", 1)
-    assert_same(of(X, Y, group, (2,), (3,)), whole)
 
 
 def test_many_features():
