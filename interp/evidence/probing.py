@@ -139,7 +139,7 @@ def default_probes(
     return tuple(scores), None
 
 
-def probe_model(request: ProbeRequest, kinds: Sequence[str] = KINDS) -> tuple[list[ProbeScore], list[str]]:
+def probe_model(request: ProbeRequest, kinds: Sequence[str] = KINDS) -> tuple[list[ProbeScore], tuple[str, ...]]:
     """The scores, by kind, target, position and layer, and notes on what was left out."""
     model, task, prompts = request.model, request.task, request.prompts
     if prompts < FEWEST_PROMPTS:
@@ -165,7 +165,7 @@ def probe_model(request: ProbeRequest, kinds: Sequence[str] = KINDS) -> tuple[li
     diverge = f"skipped, because {dropped} of {prompts} prompts diverge"
     scores = [score for battery in wanted if battery not in kept for score in _unscored(battery, request, diverge)]
     if not kept:
-        return scores, notes
+        return scores, tuple(notes)
     affordable = int(CONTROL_OPERATIONS / operations(model, task.context, reader.shared_maps))
     few = min(prompts, CONTROL_PROMPTS, max(affordable, FEWEST_CONTROL_PROMPTS))
     same = list(stream(task, few, seeds[0], chunk))
@@ -176,7 +176,7 @@ def probe_model(request: ProbeRequest, kinds: Sequence[str] = KINDS) -> tuple[li
     request.progress("scoring")
     for battery in kept:
         scores += _scores(battery, moments[battery.kind], controls, request.layers, read, seeds[2])
-    return scores, notes
+    return scores, tuple(notes)
 
 
 def _without_implicit(reader: Reader, task: Task) -> str | None:
