@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "REPORT",
     "SEED",
+    "SEED_OPTION",
     "SPEC",
     "TableFolders",
     "expect_folder",
@@ -38,7 +39,6 @@ __all__ = [
     "progress_line",
     "prompts_option",
     "run_command",
-    "seed_option",
     "table_options",
     "use_one_thread",
     "working",
@@ -128,10 +128,7 @@ SPEC = click.option(
     "--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or the name of a built-in layout."
 )
 REPORT = click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
-
-
-def seed_option(of: str = "the result") -> Decorator:
-    return click.option("--seed", type=SEED, default=0, show_default=True, help=f"Fixes every number of {of}.")
+SEED_OPTION = click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
 
 
 def prompts_option(words: str) -> Decorator:
