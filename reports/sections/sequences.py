@@ -34,9 +34,8 @@ def sequences(analysis: Analysis, entry: Sequences) -> Iterator[Section]:
     yield from _losses(entry)
     yield from _gradient_step(entry)
     yield from _maps(analysis)
-    yield from _compression(entry)
-    yield from _interpolation(entry)
-    yield from _objectives(entry)
+    for part in (_compression, _interpolation, _objectives):
+        yield from part(entry)
     if entry.ranking:
         title = "The numbers of the recovered heads that matter most"
         finding = "What each costs in fidelity when it is set to 0, to second order"
