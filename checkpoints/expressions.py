@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from interp.checkpoints.grammar import Parser
 from interp.errors import LayoutError, did_you_mean
@@ -38,19 +39,12 @@ class _Name:
 
 
 @dataclass(frozen=True)
-class _Transpose:
+class _Unary:
+    """``sign`` is "-", ".T" or "pad", which puts ``corner`` below the matrix, to the right."""
+
+    sign: str
     inner: _Node
-
-
-@dataclass(frozen=True)
-class _Negative:
-    inner: _Node
-
-
-@dataclass(frozen=True)
-class _Pad:
-    inner: _Node
-    corner: float
+    corner: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class _Product:
     right: _Node
 
 
-_Node = _Scalar | _Name | _Transpose | _Negative | _Pad | _Product
+_Node = _Scalar | _Name | _Unary | _Product
 _GRAMMAR = "tensor names, numbers, I, @, *, -, .T, [l,h,0], pad(A, 1)"
 
 
@@ -81,10 +75,10 @@ def _product(parser: Parser) -> _Node:
 
 def _factor(parser: Parser) -> _Node:
     parser.deeper()
-    node = _Negative(_factor(parser)) if parser.take("-") else _atom(parser)
+    node = _Unary("-", _factor(parser)) if parser.take("-") else _atom(parser)
     while parser.peek()[0] == "transpose":
         parser.next += 1
-        node = _Transpose(node)
+        node = _Unary(".T", node)
     parser.depth -= 1
     return node
 
@@ -100,29 +94,29 @@ def _atom(parser: Parser) -> _Node:
     parser.next += 1
     if kind == "number":
         return _Scalar(_finite(parser, value), identity=False)
-    transposes = 0
     if kind == "quoted":
-        value = value[1:-1]
-    else:
-        while value.endswith(".T"):
-            value, transposes = value[:-2], transposes + 1
-    if kind == "name" and value == "pad" and parser.take("("):
-        inner = _product(parser)
-        parser.need(",")
-        negative = parser.take("-") is not None
-        kind, value = parser.peek()
-        if kind != "number":
-            raise parser.error("the second argument of pad is not a number")
-        parser.next += 1
-        parser.need(")")
-        corner = _finite(parser, value)
-        return _Pad(inner, -corner if negative else corner)
-    if kind == "name" and value == "I":
+        return _Name(value[1:-1], _index(parser))
+    name = re.sub(r"(\.T)+$", "", value)
+    if name == "pad" and parser.take("("):
+        return _pad(parser)
+    if name == "I":
         return _Scalar(1.0, identity=True)
-    node: _Node = _Name(value, () if transposes else _index(parser))
-    for _ in range(transposes):
-        node = _Transpose(node)
+    node: _Node = _Name(name, () if name != value else _index(parser))
+    for _ in range((len(value) - len(name)) // 2):
+        node = _Unary(".T", node)
     return node
+
+
+def _pad(parser: Parser) -> _Node:
+    inner = _product(parser)
+    parser.need(",")
+    sign = -1.0 if parser.take("-") else 1.0
+    kind, value = parser.peek()
+    if kind != "number":
+        raise parser.error("the second argument of pad is not a number")
+    parser.next += 1
+    parser.need(")")
+    return _Unary("pad", inner, sign * _finite(parser, value))
 
 
 def _index(parser: Parser) -> tuple[int | str, ...]:
@@ -183,8 +177,7 @@ class WeightExpression:
 
     def _matches(self, pattern: str, shapes: Iterable[str]) -> dict[tuple[int, int], str]:
         """The tensors a pattern stands for, by (layer, head) counted from 0; without {l} or {h} that number is 0."""
-        parts = re.split(r"(\{[lh]\})", pattern)
-        letters = [part[1] for part in parts if re.fullmatch(r"\{[lh]\}", part)]
+        letters = [letter for letter in "lh" if f"{{{letter}}}" in pattern]
         if not letters:
             if pattern in shapes:
                 return {(0, 0): pattern}
@@ -192,32 +185,23 @@ class WeightExpression:
                 f"{self.where} = {self.text!r} names the tensor {pattern!r}, which the file does not hold; "
                 + did_you_mean(pattern, shapes)
             )
-        seen: set[str] = set()
-        regex = ""
-        for part in parts:
-            if re.fullmatch(r"\{[lh]\}", part):
-                regex += f"(?P={part[1]})" if part[1] in seen else f"(?P<{part[1]}>[0-9]+)"
-                seen.add(part[1])
-            else:
-                regex += re.escape(part)
-        numbered = {}
-        for name in shapes:
-            if match := re.fullmatch(regex, name):
-                groups = match.groupdict()
-                numbered[(int(groups.get("l", 0)), int(groups.get("h", 0)))] = name
+        regex = re.escape(pattern)
+        for letter in letters:  # the first time any number, then the same one
+            regex = regex.replace(rf"\{{{letter}\}}", f"(?P<{letter}>[0-9]+)", 1)
+            regex = regex.replace(rf"\{{{letter}\}}", f"(?P={letter})")
+        matches = [match for match in (re.fullmatch(regex, name) for name in shapes) if match]
+        numbered = {tuple(int(m.groupdict().get(letter, 0)) for letter in "lh"): m[0] for m in matches}
         if not numbered:
-            example = pattern.replace("{l}", "0").replace("{h}", "0")
             raise LayoutError(
                 f"{self.where} = {self.text!r} names the tensors {pattern!r}, and the file holds none such; "
-                + did_you_mean(example, shapes)
+                + did_you_mean(_filled(pattern, 0, 0), shapes)
             )
         # Some count from 1. Anything but an unbroken grid means that a tensor is missing, not that it may be left out.
-        axes = [sorted({key[axis] for key in numbered}) for axis in (0, 1)]
-        first = [0 if axis[0] == 0 else 1 for axis in axes]
-        grid = [(i, j) for i in range(first[0], axes[0][-1] + 1) for j in range(first[1], axes[1][-1] + 1)]
+        axes = [set(axis) for axis in zip(*numbered, strict=True)]
+        first = [0 if 0 in axis else 1 for axis in axes]
+        grid = list(product(*(range(start, max(axis) + 1) for start, axis in zip(first, axes, strict=True))))
         if len(grid) > len(numbered):
-            missing = next(key for key in grid if key not in numbered)
-            name = pattern.replace("{l}", str(missing[0])).replace("{h}", str(missing[1]))
+            name = _filled(pattern, *next(key for key in grid if key not in numbered))
             raise LayoutError(
                 f"{self.where} = {self.text!r}: the file holds {len(numbered)} such tensors, but not {name!r}"
             )
@@ -260,14 +244,13 @@ class BoundExpression:
         from torch import stack
 
         values: list[Tensor] = []
-        for layer in range(self.layers or 1):
-            for head in range(self.heads or 1):
-                value = self._value(self.expression.root, tensors, layer, head)
-                if isinstance(value, _Scalar):
-                    if not value.identity:
-                        raise self._error("it is a number, expected a matrix")
-                    return value.factor
-                values.append(value)
+        for layer, head in product(range(self.layers or 1), range(self.heads or 1)):
+            value = self._value(self.expression.root, tensors, layer, head)
+            if isinstance(value, _Scalar):
+                if not value.identity:
+                    raise self._error("it is a number, expected a matrix")
+                return value.factor
+            values.append(value)
         shapes = sorted({tuple(value.shape) for value in values})
         if len(shapes) > 1:
             raise self._error(f"its layers and heads have different shapes: {', '.join(map(str, shapes))}")
@@ -292,23 +275,25 @@ class BoundExpression:
                 key = (layer if "{l}" in node.pattern else 0, head if "{h}" in node.pattern else 0)
                 places = {"l": layer, "h": head}
                 return tensors[found[key]][tuple(places[i] if isinstance(i, str) else i for i in node.index)]
-            case _Negative():
-                inner = self._value(node.inner, tensors, layer, head)
-                return _Scalar(-inner.factor, inner.identity) if isinstance(inner, _Scalar) else -inner
-            case _Transpose():
-                inner = self._value(node.inner, tensors, layer, head)
-                return inner if isinstance(inner, _Scalar) else self._matrix(inner, ".T").mT
-            case _Pad():
-                inner = self._value(node.inner, tensors, layer, head)
-                if isinstance(inner, _Scalar):
-                    raise self._error("pad needs a tensor, whose size is known")
-                matrix = self._matrix(inner, "pad")
-                padded = matrix.new_zeros(*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1] + 1)
-                padded[..., :-1, :-1], padded[..., -1, -1] = matrix, node.corner
-                return padded
+            case _Unary():
+                return self._unary(node, self._value(node.inner, tensors, layer, head))
             case _Product():
                 left = self._value(node.left, tensors, layer, head)
                 return self._multiply(node.sign, left, self._value(node.right, tensors, layer, head))
+
+    def _unary(self, node: _Unary, inner: Tensor | _Scalar) -> Tensor | _Scalar:
+        if isinstance(inner, _Scalar):
+            if node.sign == "pad":
+                raise self._error("pad needs a tensor, whose size is known")
+            return _Scalar(-inner.factor, inner.identity) if node.sign == "-" else inner
+        if node.sign == "-":
+            return -inner
+        matrix = self._matrix(inner, node.sign)
+        if node.sign == ".T":
+            return matrix.mT
+        padded = matrix.new_zeros(*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1] + 1)
+        padded[..., :-1, :-1], padded[..., -1, -1] = matrix, node.corner
+        return padded
 
     def _matrix(self, value: Tensor, operation: str) -> Tensor:
         if value.ndim < 2:
@@ -334,13 +319,16 @@ class BoundExpression:
             raise self._error(f"shapes {tuple(left.shape)} and {tuple(right.shape)} do not multiply") from error
 
 
+def _filled(pattern: str, layer: int, head: int) -> str:
+    return pattern.replace("{l}", str(layer)).replace("{h}", str(head))
+
+
 def _leaves(node: _Node) -> list[_Name]:
     match node:
         case _Name():
             return [node]
         case _Product():
             return _leaves(node.left) + _leaves(node.right)
-        case _Transpose() | _Negative() | _Pad():
+        case _Unary():
             return _leaves(node.inner)
-        case _:
-            return []
+    return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = ["Import", "Layout", "builtin_layouts", "detect", "read_description", 
 
 SPEC_FILE = "spec file"  # the name of a layout that is not built in
 _SIZE_LIMIT = 1_000_000  # bytes of a description
+_OF_D = ("dim", "context", "weight_std")  # of a task: may depend on D
 _FIELDS = {"tokens", "attention", "residual", "clip", "loops", "readout", "task", "provenance"}
 
 
@@ -66,7 +68,7 @@ class Import:
     Q: BoundExpression
     P: BoundExpression
     dtype: str  # of the file's tensors, the widest if they differ
-    shape: tuple[int, int, int, int]
+    shape: tuple[int, ...]  # of Q and of P: (layers, heads, D, D)
 
     @classmethod
     def bind(cls, layout: Layout, arrays: ArrayFile) -> Import:
@@ -80,9 +82,8 @@ class Import:
         Q, P = layout.Q.bind(shapes), layout.P.bind(shapes)
         used = tuple(dict.fromkeys(Q.tensors + P.tensors))
         if not used:
-            raise LayoutError(
-                f"neither {Q.expression.text!r} nor {P.expression.text!r} names a tensor of {arrays.path}"
-            )
+            both = f"neither {Q.expression.text!r} nor {P.expression.text!r}"
+            raise LayoutError(f"{both} names a tensor of {arrays.path}")
         for name in used:
             if arrays.arrays[name].dtype not in FLOATS:
                 raise LayoutError(
@@ -97,8 +98,7 @@ class Import:
         spec = _specification(layout, q.shape[-1])
         check_shapes(spec, {"Q": tuple(q.shape), "P": tuple(p.shape)})
         dtype = str(functools.reduce(torch.promote_types, dtypes)).removeprefix("torch.")
-        layers, heads, D, _ = q.shape
-        return cls(layout=layout, arrays=arrays, spec=spec, Q=Q, P=P, dtype=dtype, shape=(layers, heads, D, D))
+        return cls(layout=layout, arrays=arrays, spec=spec, Q=Q, P=P, dtype=dtype, shape=tuple(q.shape))
 
     def load(self) -> tuple[LinearTransformer, tuple[str, ...]]:
         """The model, and notes on how its weights were made.
@@ -155,12 +155,7 @@ def read_description(reference: str) -> Layout | Mapping[str, Any]:
 
     Raises UsageError if it is neither, UnreadableFile or LayoutError if the file is not a description.
     """
-    path = Path(reference)
-    try:
-        exists = path.exists()
-    except (OSError, ValueError):
-        exists = False
-    if not exists:
+    if not os.path.exists(reference):
         layouts = builtin_layouts()
         if reference in layouts:
             return layouts[reference]
@@ -168,7 +163,7 @@ def read_description(reference: str) -> Layout | Mapping[str, Any]:
             f"--spec {reference}: no such file and no such built-in layout; {did_you_mean(reference, layouts)}"
         )
     try:
-        with open(path, "rb") as file:
+        with open(reference, "rb") as file:
             content = file.read(_SIZE_LIMIT + 1)
     except OSError as error:
         raise UnreadableFile(f"--spec {reference} cannot be read: {error.strerror}; expected a TOML file") from error
@@ -191,12 +186,8 @@ def read_description(reference: str) -> Layout | Mapping[str, Any]:
 
 def task_fields(fields: Mapping[str, Any], D: int) -> dict[str, Any]:
     """A task as a description states it, its numbers worked out for token size ``D``."""
-    return {
-        key: number(value, f"task.{key}", D)
-        if isinstance(value, str) and key in ("dim", "context", "weight_std")
-        else value
-        for key, value in fields.items()
-    }
+    told = {key: value for key, value in fields.items() if key in _OF_D and isinstance(value, str)}
+    return {**fields, **{key: number(value, f"task.{key}", D) for key, value in told.items()}}
 
 
 def _layout(name: str, where: str, document: Mapping[str, Any]) -> Layout:
@@ -205,11 +196,8 @@ def _layout(name: str, where: str, document: Mapping[str, Any]) -> Layout:
         if key not in known:
             raise LayoutError(f"{where}: unknown field {key!r}; {did_you_mean(key, known)}")
     weights = document["weights"]
-    if (
-        not isinstance(weights, Mapping)
-        or set(weights) != {"Q", "P"}
-        or not all(isinstance(text, str) for text in weights.values())
-    ):
+    named = isinstance(weights, Mapping) and set(weights) == {"Q", "P"}
+    if not named or not all(isinstance(text, str) for text in weights.values()):
         raise LayoutError(f'{where}: weights is {weights!r}, expected expressions Q and P, such as Q = "W.T", P = "I"')
     if "tokens" not in document:
         raise LayoutError(f'{where} has no tokens, expected e.g. tokens = [["x", "D-1"], ["y", 1]]')

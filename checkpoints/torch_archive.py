@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from interp.checkpoints.locating import shown
 from interp.errors import UnreadableFile
 
 __all__ = ["WRAPPERS", "dtype_of", "read_tensors"]
@@ -74,7 +75,7 @@ def read_tensors(path: Path, label: str) -> tuple[dict[str, Tensor], tuple[str, 
                 raise UnreadableFile(f"{label} holds two tensors that would both be called {name!r}; rename one")
             tensors[name] = value.detach()
         else:
-            others.append(name if name.isprintable() else repr(name))
+            others.append(shown(name))
     if not tensors:
         raise UnreadableFile(f"{label} is a torch file that holds no tensors, expected a state dict")
     if others:

@@ -24,14 +24,7 @@ from interp.checkpoints.opening import Checkpoint
 from interp.errors import LayoutError, UnreadableFile
 from interp.models.atomic import write_atomically
 from interp.results import Analysis, Coefficient, Layer
-from interp.results.golden import (
-    Golden,
-    GoldenCoefficient,
-    GoldenFidelity,
-    GoldenProvenance,
-    Moved,
-    Tolerance,
-)
+from interp.results.golden import Golden, GoldenCoefficient, GoldenFidelity, GoldenProvenance, Moved, Tolerance
 from interp.results.plain_data import from_plain, to_plain
 
 __all__ = ["FORMAT", "compare_with_golden", "differences", "golden_of", "read_golden", "update_golden"]

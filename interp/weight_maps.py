@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from interp.algebra.alignment import align, canonical, weight_distance
 from interp.algebra.gauge import LiveCoordinates, live_coordinates
+from interp.algebra.unrolling import label_indices
 from interp.algebra.weight_parts import (
     LayerBasis,
     block_scalar_part,
@@ -30,7 +32,6 @@ from interp.checkpoints.opening import Checkpoint, open_checkpoint
 from interp.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.skipped import Skipped
-from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
 from interp.models.transformer import LinearTransformer
 from interp.provenance import checkpoint_info
@@ -144,15 +145,11 @@ def _require_alike(first: Checkpoint, other: Checkpoint) -> list[str]:
                 f"{first.name} has {what} {one}, but {other.name} {another}; checkpoints shown together need the "
                 "same tokens and layers: explore them one at a time"
             )
-    differ = {
-        "attention.keys": (a.spec.attention.keys, b.spec.attention.keys),
-        "attention.scale": (a.spec.attention.scale, b.spec.attention.scale),
-        **{name: (getattr(a.spec, name), getattr(b.spec, name)) for name in ("residual", "clip", "readout")},
-    }
+    differ = ("attention.keys", "attention.scale", "residual", "clip", "readout")
     return [
         f"{what} differs between {first.name} and {other.name}: weights are compared as they are"
-        for what, (one, another) in differ.items()
-        if one != another
+        for what in differ
+        if attrgetter(what)(a.spec) != attrgetter(what)(b.spec)
     ]
 
 
@@ -224,14 +221,9 @@ def _live(model: LinearTransformer) -> LiveCoordinates | Skipped:
         grams = prompts.grams(model.spec)
         if not bool(torch.isfinite(forward(layers, grams.gram, grams.query).queries[-1]).all()):
             return Skipped("the network diverges on its own task")
-        return live_coordinates(layers, grams.gram, grams.query, _readout(model.spec))
+        return live_coordinates(layers, grams.gram, grams.query, label_indices(model.spec)[1])
     except InterpProbeError as error:
         return Skipped(str(error))
-
-
-def _readout(spec: ModelSpec) -> list[int]:
-    channel = spec.channel(spec.readout.channel)
-    return list(range(channel.start, channel.start + channel.size))
 
 
 def _reachable(model: LinearTransformer) -> LiveCoordinates:
@@ -240,7 +232,7 @@ def _reachable(model: LinearTransformer) -> LiveCoordinates:
     P, Q = (matrix.numpy() != 0 for matrix in (model.P.to(torch.float64), model.Q.to(torch.float64)))
     D = model.spec.width
     needed = np.zeros(D, dtype=bool)
-    needed[_readout(model.spec)] = True
+    needed[label_indices(model.spec)[1]] = True
     maps = np.zeros((model.layers, D, D), dtype=bool)
     for layer in reversed(range(model.layers)):
         maps[layer] = needed[:, None]  # any e: a weight that is zero today is not dead

@@ -57,7 +57,7 @@ def closed_form(
     n = task.context if keys == "context" else task.context + 1
     one, size = (2 * K, 2.0) if outside else (math.sqrt(2), math.sqrt(2) / K)  # a row of layer 2: one, size x~, size y~
     amplitude = G * one / math.sqrt(2)
-    Q, P = _empty(), _empty()
+    Q, P = torch.zeros(2, 2, 2, D, D, dtype=torch.float64)
     Q[0, 0] = _unit(0, 0) / K**2
     P[0, 0] = -(2.0 if outside else 1.0) / n * (_unit(1, 1) - _unit(3, 1) + _unit(2, 2) - _unit(3, 2))
     Q[1, 0] = _unit(1, 2) - _unit(2, 1)
@@ -69,7 +69,7 @@ def closed_form(
         gain = torch.tensor([[K / math.sqrt(2)], [G * r]], dtype=torch.float64).expand(2, D)
         tensors = {"layernorm.gain": gain.clone(), "layernorm.bias": torch.zeros(2, D, dtype=torch.float64)}
     tensors |= _ends(task, K, 1.0, r / (2 * math.sqrt(2)) / (G * r if outside else 1.0))
-    return _model(task, keys, norm, Q, P, tensors, {"K": K, "r": r, "G": G})
+    return _model(task, keys, norm, Q, P, tensors, K=K, r=r, G=G)
 
 
 def leverage_corrected(
@@ -83,7 +83,7 @@ def leverage_corrected(
     """
     _require_positive(K=K, r=r, G=G, label=label)
     n, size = task.context + 1, math.sqrt(2) / K
-    Q, P = _empty(), _empty()
+    Q, P = torch.zeros(2, 2, 2, D, D, dtype=torch.float64)
     Q[0, 0] = _unit(0, 0) / K**2
     P[0, 0] = -1.0 / n * (_unit(1, 1) - _unit(3, 1) + _unit(2, 2) - _unit(3, 2))
     Q[1, 0] = _unit(1, 2) - _unit(2, 1)
@@ -96,17 +96,13 @@ def leverage_corrected(
     bias = torch.tensor([[0.0, 0, 0, 1], [0, 0, 0, 0]], dtype=torch.float64)
     tensors = {"layernorm.gain": gain, "layernorm.bias": bias, **_ends(task, K, label, r / (2 * math.sqrt(2)))}
     norm = LayerNorm(placement="after-skip", eps=0.0, affine=True)
-    return _model(task, "all", norm, Q, P, tensors, {"K": K, "r": r, "G": G, "label": label, "corrected": True})
+    return _model(task, "all", norm, Q, P, tensors, K=K, r=r, G=G, label=label, corrected=True)
 
 
 def _require_positive(**scales: float) -> None:
     for name, value in scales.items():
         if not (math.isfinite(value) and value > 0):
             raise UsageError(f"the scale {name} is {value!r}, expected a positive finite number")
-
-
-def _empty() -> Tensor:
-    return torch.zeros(2, 2, D, D, dtype=torch.float64)
 
 
 def _unit(row: int, column: int) -> Float[Tensor, "4 4"]:
@@ -129,13 +125,7 @@ def _ends(task: SimpleRegression, K: float, label: float, size: float) -> dict[s
 
 
 def _model(
-    task: SimpleRegression,
-    keys: Keys,
-    norm: LayerNorm,
-    Q: Tensor,
-    P: Tensor,
-    tensors: dict[str, Tensor],
-    scales: dict[str, Any],
+    task: SimpleRegression, keys: Keys, norm: LayerNorm, Q: Tensor, P: Tensor, tensors: dict[str, Tensor], **scales: Any
 ) -> LinearTransformer:
     spec = ModelSpec(
         tokens=CHANNELS,

@@ -50,7 +50,7 @@ class LayerMaps(Protocol):
 def head_layers(model: LinearTransformer, context: int) -> HeadLayers:
     """The layer maps of ``model`` for prompts of ``context`` context tokens.
 
-    Raises UsageError for causal keys (each token has its own map: ``interp.algebra.unrolling.prefix_maps``),
+    Raises UsageError for causal keys (each token has a map of its own),
     LayoutError for a model with a layer that has no linear map of a prompt.
     """
     model.require_maps("a Gram matrix")

@@ -47,10 +47,7 @@ class CheckedHookPoint(HookPoint):
         return handle
 
     def remove_hooks(
-        self,
-        dir: Literal["fwd", "bwd", "both"] = "fwd",
-        including_permanent: bool = False,
-        level: int | None = None,
+        self, dir: Literal["fwd", "bwd", "both"] = "fwd", including_permanent: bool = False, level: int | None = None
     ) -> None:
         """As in the base class, but without a level, hooks that belong to an open context are left to that context."""
         if level is not None:

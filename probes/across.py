@@ -45,30 +45,25 @@ class Battery:
     def features(self, read: Activations, layers: Sequence[int]) -> Float[Tensor, "layer *cell prompt feature"]:
         if self.kind == "gram":
             return read.second_moments(layers)
-        if not self.placed:
-            return torch.stack([read.features(self.kind, layer, None) for layer in layers])
-        return torch.stack(
-            [torch.stack([read.features(self.kind, layer, at) for at in self.positions]) for layer in layers]
-        )
+        places = self.positions if self.placed else (None,)
+        out = torch.stack([torch.stack([read.features(self.kind, layer, at) for at in places]) for layer in layers])
+        return out if self.placed else out[:, 0]
 
     def outputs(self, prompts: Prompts) -> Float[Tensor, "*cell prompt output"]:
         """The targets side by side; zeros where one is not defined, so that it has no variance and no score there."""
         if not self.placed:
             return self._outputs(prompts, None)
+        seen = [(prompts, at) for at in self.positions]
         if self.by_prefix and isinstance(prompts, Prefixes):
-            seen = [prompts if at is None else prompts.before(at) for at in self.positions]
-            return torch.stack([self._outputs(prefix, None) for prefix in seen])
-        return torch.stack([self._outputs(prompts, position) for position in self.positions])
+            seen = [(prompts if at is None else prompts.before(at), None) for at in self.positions]
+        return torch.stack([self._outputs(*place) for place in seen])
 
     def _outputs(self, prompts: Prompts, position: int | None) -> Float[Tensor, "prompt output"]:
-        values = [target.value(prompts, position) for target in self.targets]
-        return torch.cat(
-            [
-                torch.zeros(prompts.count, size, dtype=torch.float64) if value is None else value
-                for value, size in zip(values, self.sizes, strict=True)
-            ],
-            dim=1,
-        )
+        columns = []
+        for target, size in zip(self.targets, self.sizes, strict=True):
+            value = target.value(prompts, position)
+            columns.append(torch.zeros(prompts.count, size, dtype=torch.float64) if value is None else value)
+        return torch.cat(columns, dim=1)
 
 
 def batteries(
@@ -98,7 +93,6 @@ def batteries(
 
 def gather(
     reader: Reader,
-    task: Task,
     wanted: Sequence[Battery],
     layers: Sequence[int],
     prompts: Iterable[Prompts],
@@ -119,9 +113,6 @@ def gather(
         for battery in wanted:
             X, Y = battery.features(read, layers), battery.outputs(chunk)
             if battery.kind not in out:
-                cells = X.shape[1:-2]
-                out[battery.kind] = Moments.zeros(
-                    groups, X.shape[-1], Y.shape[-1], streams=(len(layers),), cells=tuple(cells)
-                )
+                out[battery.kind] = Moments.zeros(groups, X.shape[-1], Y.shape[-1], (len(layers),), X.shape[1:-2])
             out[battery.kind].update(X, shuffled(Y) if shuffle else Y, group)
     return out

@@ -60,13 +60,10 @@ class Activations:
         return self.implicit[position][layer] if kind == "within-prompt" else self.second_moments([layer])[0]
 
     def second_moments(self, layers: Sequence[int]) -> Float[Tensor, "layer prompt feature"]:
-        """The features of kind "gram" of several layers, written once."""
-        count, D, _ = self.grams[0].shape
+        """The features of kind "gram" of several layers."""
+        D = self.grams[0].shape[-1]
         row, column = torch.triu_indices(D, D)
-        out = torch.empty(len(layers), count, len(row), dtype=torch.float64)
-        for into, layer in zip(out, layers, strict=True):
-            torch.index_select(self.grams[layer].flatten(1), 1, row * D + column, out=into)
-        return out
+        return torch.stack([self.grams[layer].flatten(1).index_select(1, row * D + column) for layer in layers])
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +97,11 @@ class Reader:
         rows = [query[:, 0] if position is None else context[:, position] for position in self.positions]
         wanted = torch.stack(rows, 1) if rows else query[:, :0]
         passage = forward(head_layers(self.model, prompts.context), gram, wanted)
-        grams: list[Tensor] = []
-        if "gram" in self.kinds:
-            last = passage.maps[-1] @ passage.grams[-1] @ passage.maps[-1].mT
-            grams = [*passage.grams, last]
+        last = passage.maps[-1] @ passage.grams[-1] @ passage.maps[-1].mT
         return Activations(
             tokens={p: [tokens[:, at] for tokens in passage.queries] for at, p in enumerate(self.positions)},
             implicit={None: self._implicit(passage.maps)} if "within-prompt" in self.kinds else {},
-            grams=grams,
+            grams=[*passage.grams, last],
         )
 
     def _implicit(self, maps: Sequence[Float[Tensor, "prompt D D"]]) -> list[Float[Tensor, "prompt weights"]]:
@@ -116,12 +110,9 @@ class Reader:
         inputs, label = split(spec)
         C = torch.eye(spec.width, dtype=torch.float64).expand_as(maps[0])
         rows = [C[:, label]]
-        for layer, T in enumerate(maps):
-            if layer + 1 == len(maps):  # nothing but these rows is needed after the last layer
-                rows.append(T[:, label] @ C)
-            else:
-                C = T @ C if layer else T
-                rows.append(C[:, label])
+        for T in maps:
+            C = T @ C
+            rows.append(C[:, label])
         return [-row[..., inputs].flatten(1) for row in rows]
 
     def _hooked(self, prompts: Prompts) -> Activations:

@@ -41,7 +41,7 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.tasks import Prompts, Target
 from interp.models.transformer import LinearTransformer
 from interp.probes.estimator import MomentRidge
-from interp.probes.interventions import Erasure, Interval
+from interp.probes.interventions import Erasure, Interval, with_error
 from interp.probes.tokens import edited_run, token_hooks
 from interp.stats.bootstrap import explained, ratio
 
@@ -114,12 +114,7 @@ def _whitening(
 
 
 def erasures(
-    model: LinearTransformer,
-    targets: Sequence[Target],
-    train: Prompts,
-    test: Prompts,
-    position: int | None,
-    seed: int,
+    model: LinearTransformer, targets: Sequence[Target], train: Prompts, test: Prompts, position: int | None, seed: int
 ) -> tuple[Erasure, ...]:
     """Every target of the token at ``position``, erased after every layer, 0 being the input.
 
@@ -132,8 +127,7 @@ def erasures(
             f"position is {position!r}; expected None where prompts have a query, and a position of the sequence "
             f"where they have none: that is the token whose prediction is scored"
         )
-    hooked = HookedLinearTransformer(model)
-    fitted, held_out = (_Side.of(hooked, model.layers, prompts, position) for prompts in (train, test))
+    fitted, held_out = (_Side.of(model, prompts, position) for prompts in (train, test))
     generator, signs = torch.Generator().manual_seed(seed), torch.Generator().manual_seed(seed + 1)
     random: dict[tuple[int, int], Float[Tensor, " prompt"]] = {}  # errors by layer and rank
     out = []
@@ -141,7 +135,7 @@ def erasures(
         z, z_test = (target.value(prompts, position) for prompts in (train, test))
         for layer in range(model.layers + 1):
             row = Erasure(layer=layer, target=target.name, position=position, prompts=test.count)
-            if z is None or z_test is None or not bool((_deviation(z) > CONSTANT * z.square().mean()).any()):
+            if z is None or z_test is None or not bool((z.var(0, correction=0) > CONSTANT * z.square().mean()).any()):
                 out.append(replace(row, reason=UNDEFINED))
                 continue
             x = fitted.tokens[layer]
@@ -151,8 +145,8 @@ def erasures(
                 continue
             place = (layer, eraser.rank)
             if place not in random:
-                random[place] = held_out.rerun(hooked, layer, random_eraser(x, eraser.rank, generator))[0]
-            out.append(_erased(row, hooked, (x, z), held_out, z_test, eraser, random[place], seed))
+                random[place] = held_out.rerun(layer, random_eraser(x, eraser.rank, generator))[0]
+            out.append(_erased(row, (x, z), held_out, z_test, eraser, random[place], seed))
     return tuple(out)
 
 
@@ -160,6 +154,7 @@ def erasures(
 class _Side:
     """Prompts, their tokens at the position by layer, and the squared error of their predictions."""
 
+    hooked: HookedLinearTransformer
     inputs: tuple[Tensor, ...]
     at: int
     read: int
@@ -168,22 +163,21 @@ class _Side:
     error: Float[Tensor, " prompt"]
 
     @classmethod
-    def of(cls, hooked: HookedLinearTransformer, layers: int, prompts: Prompts, position: int | None) -> _Side:
+    def of(cls, model: LinearTransformer, prompts: Prompts, position: int | None) -> _Side:
+        hooked = HookedLinearTransformer(model)
         inputs = prompts.inputs(hooked.spec)
         at = prompts.context if position is None else position
         causal = hooked.spec.attention.keys == "causal"
         if causal and hooked.spec.attention.scale not in ("1/n", "1/(n+1)"):
             inputs = tuple(tokens[:, : at + 1] for tokens in inputs)  # later tokens change nothing
-        names = token_hooks(layers)
+        names = token_hooks(model.layers)
         prediction, cache = hooked.run_with_cache(*inputs, names_filter=names)
         read = at if causal else 0  # of the predictions: a causal model makes one at every token
         answer = prompts.target[:, 0 if position is None else at]
         tokens = [cache[name][:, at] for name in names]
-        return cls(inputs, at, read, answer, tokens, (prediction[:, read] - answer).square().sum(-1))
+        return cls(hooked, inputs, at, read, answer, tokens, (prediction[:, read] - answer).square().sum(-1))
 
-    def rerun(
-        self, hooked: HookedLinearTransformer, layer: int, eraser: Eraser
-    ) -> tuple[Float[Tensor, " prompt"], int]:
+    def rerun(self, layer: int, eraser: Eraser) -> tuple[Float[Tensor, " prompt"], int]:
         """The squared errors with the token erased after ``layer`` layers, and in how many prompts that changed it."""
 
         def edit(tokens: Tensor) -> Tensor:
@@ -191,13 +185,12 @@ class _Side:
             edited[:, self.at] = eraser(tokens[:, self.at])
             return edited
 
-        prediction, fired = edited_run(hooked, self.inputs, layer, edit)
+        prediction, fired = edited_run(self.hooked, self.inputs, layer, edit)
         return (prediction[:, self.read] - self.answer).square().sum(-1), fired
 
 
 def _erased(
     row: Erasure,
-    hooked: HookedLinearTransformer,
     train: tuple[Float[Tensor, "row D"], Float[Tensor, "row size"]],
     test: _Side,
     z_test: Float[Tensor, "prompt size"],
@@ -206,26 +199,19 @@ def _erased(
     seed: int,
 ) -> Erasure:
     x, z = train
-    after, fired = test.rerun(hooked, row.layer, eraser)
+    after, fired = test.rerun(row.layer, eraser)
     penalty = SINGULAR * float((x - x.mean(0)).square().sum())
     null = test.answer.square().sum(-1)
-    effect, effect_ci = ratio(after - test.error, null, seed)
-    random, random_ci = ratio(stray - test.error, null, seed)
-    r2, r2_ci = _probe(x, z, test.tokens[row.layer], z_test, penalty, seed)
-    r2_erased, r2_erased_ci = _probe(eraser(x), z, eraser(test.tokens[row.layer]), z_test, penalty, seed)
+    tokens = test.tokens[row.layer]
     return replace(
         row,
         rank=eraser.rank,
-        r2=r2,
-        r2_ci=r2_ci,
-        r2_erased=r2_erased,
-        r2_erased_ci=r2_erased_ci,
+        **with_error("r2", _probe(x, z, tokens, z_test, penalty, seed)),
+        **with_error("r2_erased", _probe(eraser(x), z, eraser(tokens), z_test, penalty, seed)),
         loss=float(test.error.mean()),
         null=float(null.mean()),
-        effect=effect,
-        effect_ci=effect_ci,
-        random=random,
-        random_ci=random_ci,
+        **with_error("effect", ratio(after - test.error, null, seed)),
+        **with_error("random", ratio(stray - test.error, null, seed)),
         fired=fired,
     )
 
@@ -237,7 +223,3 @@ def _probe(
     fitted = torch.from_numpy(MomentRidge(alpha=penalty).fit(x.numpy(), z.numpy()).predict(x_test.numpy()))
     spread = (z_test - z_test.mean(0)).square().sum(-1)
     return explained((z_test - fitted).square().sum(-1), spread, seed)
-
-
-def _deviation(z: Float[Tensor, "prompt size"]) -> Float[Tensor, " size"]:
-    return (z - z.mean(0)).square().mean(0)

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from interp.errors import UsageError
 from interp.probes.moments import Moments, along, shared
 
 __all__ = ["HeldOut", "LinearPredictor"]
@@ -67,17 +66,11 @@ class HeldOut:
         group: Int[Tensor, " row"],
     ) -> HeldOut:
         """From predictions of held-out rows themselves, for probes that are not linear in fixed features."""
-        if prediction.shape[prediction.ndim - Y.ndim :] != Y.shape or len(group) != Y.shape[-2] or not len(group):
-            raise UsageError(
-                f"predictions have shape {tuple(prediction.shape)}, targets {tuple(Y.shape)}, and there are "
-                f"{len(group)} group numbers; expected the last axes of the two to agree, and a group for every row"
-            )
         number, group = torch.unique(group, return_inverse=True)
-        groups = len(number)
         Y, squared = Y.double().movedim(-2, 0), (prediction.double() - Y.double()).square().movedim(-2, 0)
 
         def total(rows: Tensor) -> Tensor:
-            return torch.zeros(groups, *rows.shape[1:], dtype=torch.float64).index_add_(0, group, rows)
+            return torch.zeros(len(number), *rows.shape[1:], dtype=torch.float64).index_add_(0, group, rows)
 
         count = total(torch.ones(len(group), dtype=torch.float64))
         y_mean = total(Y) / along(count, Y)

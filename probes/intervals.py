@@ -27,13 +27,11 @@ CONSTANT = 1e-12  # a standard deviation below this share of the mean's size is 
 @dataclass(frozen=True, eq=False)
 class Scores:
     """``mse`` and ``variance`` are per row, summed over the outputs: ``r2`` = 1 - mse / variance, NaN for a target that
-    does not vary. ``groups`` and ``rows`` were held out."""
+    does not vary."""
 
     r2: Estimate
     mse: Estimate
     variance: Float[Tensor, "*streams_cells"]
-    groups: int
-    rows: int
 
 
 def score(held_out: HeldOut, outputs: slice = slice(None), seed: int = 0) -> Scores:
@@ -47,13 +45,7 @@ def score(held_out: HeldOut, outputs: slice = slice(None), seed: int = 0) -> Sco
         return torch.stack([1.0 - error / total, error / rows, total / rows], -1)
 
     found = bootstrap(statistic, *sums.parts, seed=seed)
-    return Scores(
-        r2=found.part(0),
-        mse=found.part(1),
-        variance=found.part(2).value,
-        groups=len(sums.parts[0]),
-        rows=int(held_out.count.sum()),
-    )
+    return Scores(r2=found.part(0), mse=found.part(1), variance=found.part(2).value)
 
 
 def difference(held_out: HeldOut, control: HeldOut, outputs: slice = slice(None), seed: int = 0) -> Estimate:
@@ -87,10 +79,6 @@ class _Sums:
     @classmethod
     def of(cls, held_out: HeldOut, outputs: slice, groups: Tensor | slice = slice(None)) -> _Sums:
         count, y_mean = held_out.count[groups], held_out.y_mean[groups][..., outputs]
-        if not y_mean.shape[-1]:
-            raise UsageError(
-                f"outputs are {outputs}, but there are {held_out.yy.shape[-1]}; expected one or more of them"
-            )
         centre = torch.tensordot(count, y_mean, 1) / count.sum()
         first = along(count, y_mean) * (y_mean - centre)
         squares = (held_out.yy[groups][..., outputs] + first * (y_mean - centre)).sum(-1)

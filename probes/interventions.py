@@ -4,10 +4,16 @@ bootstrap intervals over prompts."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Erasure", "Interval", "Transplant"]
+__all__ = ["Erasure", "Interval", "Transplant", "with_error"]
 
 Interval = tuple[float | None, float | None]
+
+
+def with_error(name: str, figure: tuple[Any, Any], error: str = "") -> dict[str, Any]:
+    """Two fields of a row: a figure, and beside it its interval, NAME_ci, or what stands for ``error``."""
+    return {name: figure[0], error or f"{name}_ci": figure[1]}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,12 +70,11 @@ def mesa(
     if not bool(kept.any()):
         raise UsageError(f"none of {len(finite)} prompts is left after those that are not finite or too long")
     X, Y = tokens[..., kept, :], target[kept].expand(*tokens.shape[:-2], -1, -1)
-    published = _errors(X, Y, X, Y).mean(-1) / 2
-    missed = _errors(X[..., ::2, :], Y[..., ::2, :], X[..., 1::2, :], Y[..., 1::2, :])
     others = Y[..., 1::2, :]
+    missed = _errors(X[..., ::2, :], Y[..., ::2, :], X[..., 1::2, :], others)
     spread = (others - others.mean(-2, keepdim=True)).square().sum(-1)
     return MesaScores(
-        published=published,
+        published=_errors(X, Y, X, Y).mean(-1) / 2,
         unseen=missed.mean(-1) / 2,
         held_out=[
             explained(error, size, seed) if len(error) else (None, (None, None))

@@ -17,24 +17,17 @@ and Y may both hold *cells* (positions), regressions with targets of their own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
-
-from interp.errors import UsageError
 
 __all__ = ["Moments", "along", "group_of", "select", "shared"]
 
 LARGEST = 1e140  # the squares of larger values, added up, leave float64
-# Numbers worked on at once (16 MB). Larger arrays go back to the system after every use, and half of the time is then
-# spent on getting them again.
-BLOCK = 2**21
-WIDE = 32  # with fewer features, one product of all streams against the targets they share beats one for each
 
 
 def group_of(sequence: Int[Tensor, " row"], sequences: int, groups: int) -> Int[Tensor, " row"]:
@@ -43,12 +36,6 @@ def group_of(sequence: Int[Tensor, " row"], sequences: int, groups: int) -> Int[
     A function of the index alone, so that neither chunks nor shards change a result. Blocks rather than remainders,
     because a chunk then meets few groups, which is what makes ``Moments.update`` fast.
     """
-    if not 1 <= groups <= sequences:
-        raise UsageError(f"asked for {groups} groups of {sequences} sequences, expected 1 to {sequences} groups")
-    if len(sequence) and (int(sequence.min()) < 0 or int(sequence.max()) >= sequences):
-        raise UsageError(
-            f"sequence indices run from {int(sequence.min())} to {int(sequence.max())}, expected 0 to {sequences - 1}"
-        )
     return sequence * groups // sequences
 
 
@@ -70,11 +57,6 @@ class Moments:
         cls, groups: int, features: int, outputs: int, streams: Sequence[int] = (), cells: Sequence[int] = ()
     ) -> Moments:
         """Moments of no rows yet."""
-        for name, value in (("groups", groups), ("features", features), ("outputs", outputs)):
-            if value < 1:
-                raise UsageError(f"{name} is {value}, expected 1 or more")
-        if min((*streams, *cells, 1)) < 1:
-            raise UsageError(f"streams are {tuple(streams)} and cells {tuple(cells)}, expected sizes of 1 or more")
         x, y = (groups, *streams, *cells, features), (groups, *cells, outputs)
         shapes = ((groups,), x, y, (*x, features), (*x, outputs), y, (groups,))
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
@@ -91,40 +73,32 @@ class Moments:
     def outputs(self) -> int:
         return self.y_mean.shape[-1]
 
-    @property
-    def cells(self) -> tuple[int, ...]:
-        return tuple(self.y_mean.shape[1:-1])
-
-    @property
-    def streams(self) -> tuple[int, ...]:
-        return tuple(self.x_mean.shape[1 : self.x_mean.ndim - 1 - len(self.cells)])
-
     def update(
         self,
         X: Float[Tensor, "*streams_cells row feature"],
         Y: Float[Tensor, "*cells row output"],
         group: Int[Tensor, " row"],
     ) -> None:
-        """Add a chunk of rows, row r to ``group[r]``. Raises UsageError when a shape or a group does not fit."""
-        self._require_fit(X, Y, group)
-        X = X.detach().reshape(math.prod(self.streams), math.prod(self.cells), *X.shape[-2:])
-        Y = Y.detach().reshape(math.prod(self.cells), *Y.shape[-2:])
-        block = max(64, BLOCK // (X[:, :, :1].numel() + Y[:, :1].numel() + 1))
-        for start in range(0, len(group), block):
-            rows = slice(start, start + block)
-            self._update(X[:, :, rows].to("cpu", torch.float64), Y[:, rows].to("cpu", torch.float64), group[rows])
+        """Add a chunk of rows, row r to ``group[r]``."""
+        X, Y = (values.detach().to("cpu", torch.float64) for values in (X, Y))
+        if bool((group[1:] < group[:-1]).any()):
+            group, order = group.sort(stable=True)
+            X, Y = X.index_select(-2, order), Y.index_select(-2, order)
+        present, sizes = (values.tolist() for values in torch.unique_consecutive(group, return_counts=True))
+        for number, x, y in zip(present, X.split(sizes, -2), Y.split(sizes, -2), strict=True):
+            usable = _bounded(x) & _bounded(y)
+            if not bool(usable.all()):
+                self.dropped[number] += int((~usable).sum())
+                x, y = x[..., usable, :], y[..., usable, :]
+            if x.shape[-2]:
+                self._absorb(slice(number, number + 1), _of_rows(x, y))
 
     def merge(self, other: Moments) -> None:
         """Add the rows of ``other``, moments of the same groups: of another chunk, shard or machine."""
-        mine, theirs = (tuple(tuple(value.shape) for value in vars(m).values()) for m in (self, other))
-        if mine != theirs:
-            raise UsageError(f"cannot merge moments of shapes {theirs} into {mine}; expected the same in both")
         self._absorb(slice(None), other)
 
     def pooled(self, membership: Float[Tensor, "union group"]) -> Moments:
         """The moments of unions of groups: row u of ``membership`` is 1 for the groups in union u and 0 for others."""
-        if membership.ndim != 2 or membership.shape[1] != self.groups:
-            raise UsageError(f"membership has shape {tuple(membership.shape)}, expected (unions, {self.groups} groups)")
         weight = membership.to(torch.float64)
         count = weight @ self.count
         share = weight * self.count / count.clamp_min(1.0)[:, None]
@@ -139,46 +113,20 @@ class Moments:
             yy[u] += torch.einsum("g,g...->...", weight[u] * self.count, dy**2)
         return Moments(count, x_mean, y_mean, xx, xy, yy, weight @ self.dropped)
 
-    def _update(
-        self,
-        X: Float[Tensor, "stream cell row feature"],
-        Y: Float[Tensor, "cell row output"],
-        group: Int[Tensor, " row"],
-    ) -> None:
-        parts = list(_by_group(X, Y, group))
-        if not all(_bounded(part) for _, part in parts):
-            usable = (X.abs() < LARGEST).all(-1).all(0).all(0) & (Y.abs() < LARGEST).all(-1).all(0)
-            self.dropped += torch.bincount(group[~usable], minlength=self.groups)
-            parts = list(_by_group(X[:, :, usable], Y[:, usable], group[usable]))
-        for at, part in parts:
-            self._absorb(at, part)
-
-    def _absorb(self, at: Tensor | slice, part: Moments) -> None:
+    def _absorb(self, at: slice, part: Moments) -> None:
         """m <- m + d n_b / n,  S <- S + S_b + (n_a n_b / n) d d^T,  with d = m_b - m_a and n = n_a + n_b."""
         before = self.count[at]
         share = part.count / (before + part.count).clamp_min(1.0)
-        dx = part.x_mean.reshape(len(before), *self.x_mean.shape[1:]) - self.x_mean[at]
-        dy = part.y_mean.reshape(len(before), *self.y_mean.shape[1:]) - self.y_mean[at]
+        dx = part.x_mean - self.x_mean[at]
+        dy = part.y_mean - self.y_mean[at]
         weighted = along(before * share, dx) * dx
-        self.xx[at] += part.xx.reshape(*dx.shape, -1) + weighted[..., :, None] * dx[..., None, :]
-        self.xy[at] += part.xy.reshape(*dx.shape, -1) + weighted[..., :, None] * shared(dy, dx)[..., None, :]
-        self.yy[at] += part.yy.reshape(dy.shape) + along(before * share, dy) * dy**2
+        self.xx[at] += part.xx + weighted[..., :, None] * dx[..., None, :]
+        self.xy[at] += part.xy + weighted[..., :, None] * shared(dy, dx)[..., None, :]
+        self.yy[at] += part.yy + along(before * share, dy) * dy**2
         self.x_mean[at] += along(share, dx) * dx
         self.y_mean[at] += along(share, dy) * dy
         self.count[at] += part.count
         self.dropped[at] += part.dropped
-
-    def _require_fit(self, X: Tensor, Y: Tensor, group: Tensor) -> None:
-        rows = len(group)
-        x, y = (*self.streams, *self.cells, rows, self.features), (*self.cells, rows, self.outputs)
-        if tuple(X.shape) != x or tuple(Y.shape) != y:
-            raise UsageError(
-                f"X has shape {tuple(X.shape)} and Y {tuple(Y.shape)} for {rows} rows, expected {x} and {y}"
-            )
-        if rows and (int(group.min()) < 0 or int(group.max()) >= self.groups):
-            raise UsageError(
-                f"groups run from {int(group.min())} to {int(group.max())}, expected 0 to {self.groups - 1}"
-            )
 
 
 def along(scale: Float[Tensor, " group"], like: Tensor) -> Tensor:
@@ -196,63 +144,16 @@ def select(moments: Moments, groups: Tensor | slice) -> Moments:
     return Moments(**{name: value[groups] for name, value in vars(moments).items()})
 
 
-def _bounded(part: Moments) -> bool:
-    """Whether no row holds a value beyond LARGEST: such a value moves the mean or the spread by half of itself."""
-    means, squares = (part.x_mean, part.y_mean), (part.xx.diagonal(dim1=-2, dim2=-1), part.yy)
-    small = all(bool((value.abs() < LARGEST / 2).all()) for value in means)  # false for NaN, too
-    return small and all(bool((value < (LARGEST / 2) ** 2).all()) for value in squares)
+def _bounded(values: Float[Tensor, "*streams_cells row size"]) -> Bool[Tensor, " row"]:
+    """Which rows hold no value beyond LARGEST, and nothing that is not a number."""
+    sizes = values.abs().amax(-1)
+    return (sizes < LARGEST).reshape(-1, sizes.shape[-1]).all(0)
 
 
-def _by_group(
-    X: Float[Tensor, "stream cell row feature"], Y: Float[Tensor, "cell row output"], group: Int[Tensor, " row"]
-) -> Iterator[tuple[Tensor | slice, Moments]]:
-    """The moments of a chunk, as pairs (groups, their moments).
-
-    Groups with the same number of rows in the chunk go through one batched product, without padding.
-    """
-    order = None
-    if bool((group[1:] < group[:-1]).any()):
-        group, order = group.sort(stable=True)
-    present, sizes = torch.unique_consecutive(group, return_counts=True)
-    starts = sizes.cumsum(0) - sizes
-    for size in sizes.unique().tolist():
-        chosen = sizes == size
-        at, x, y = present[chosen], X, Y
-        if order is not None or len(at) < len(present):
-            rows = (starts[chosen][:, None] + torch.arange(size)).flatten()
-            rows = rows if order is None else order[rows]
-            x, y = X.index_select(2, rows), Y.index_select(1, rows)
-        yield at, _equal_groups(x, y, len(at))
-
-
-def _equal_groups(
-    X: Float[Tensor, "stream cell row feature"], Y: Float[Tensor, "cell row output"], groups: int
-) -> Moments:
-    streams, cells, rows, features = X.shape
-    size, outputs = rows // groups, Y.shape[-1]
-    X = X.reshape(streams, cells, groups, size, features)
-    Y = Y.reshape(cells, groups, size, outputs)
-    x_mean, y_mean = X.mean(3, keepdim=True), Y.mean(2, keepdim=True)
-    X, Y = X - x_mean, Y - y_mean
-    xx = _product(X, X).permute(2, 0, 1, 3, 4)
-    if features < WIDE:
-        together = X.permute(1, 2, 3, 0, 4).reshape(cells, groups, size, streams * features)
-        xy = _product(together, Y).reshape(cells, groups, streams, features, outputs).permute(1, 2, 0, 3, 4)
-    else:
-        xy = _product(X, Y).permute(2, 0, 1, 3, 4)
-    return Moments(
-        count=torch.full((groups,), float(size), dtype=torch.float64),
-        x_mean=x_mean.squeeze(3).permute(2, 0, 1, 3),
-        y_mean=y_mean.squeeze(2).permute(1, 0, 2),
-        xx=xx,
-        xy=xy,
-        yy=(Y**2).sum(2).permute(1, 0, 2),
-        dropped=torch.zeros(groups, dtype=torch.float64),
-    )
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """left^T right. By numpy, which computes half of X^T X and mirrors it, as torch does not."""
-    own = left.numpy()
-    with np.errstate(over="ignore", invalid="ignore"):  # rows that are not finite are looked for afterwards
-        return torch.from_numpy(np.matmul(own.swapaxes(-1, -2), own if right is left else right.numpy()))
+def _of_rows(x: Float[Tensor, "*streams_cells row feature"], y: Float[Tensor, "*cells row output"]) -> Moments:
+    """The moments of one group. S_xx by numpy, which computes half of x^T x and mirrors it, as torch does not."""
+    count, x_mean, y_mean = x.new_tensor(x.shape[-2]), x.mean(-2), y.mean(-2)
+    x, y = x - x_mean[..., None, :], y - y_mean[..., None, :]
+    xx = torch.from_numpy(np.matmul(x.mT.numpy(), x.numpy()))
+    parts = count, x_mean, y_mean, xx, x.mT @ y, y.square().sum(-2), torch.zeros_like(count)
+    return Moments(*(part[None] for part in parts))

@@ -47,15 +47,6 @@ class AttentionPooling:
     batch: int = 64
     steps: int = 2000
 
-    def __post_init__(self) -> None:
-        if self.readout not in ("linear", "mlp"):
-            raise UsageError(f"readout is {self.readout!r}, expected 'linear' or 'mlp'")
-        for name in ("projection", "hidden", "batch", "steps"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)!r}, expected 1 or more")
-        if not self.learning_rate > 0:
-            raise UsageError(f"learning_rate is {self.learning_rate!r}, expected a positive number")
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PooledProbe:
@@ -104,13 +95,13 @@ def attention_pooled(
     with torch.no_grad():
         prediction = probe(X[:, apart]).double().reshape(len(both), layers, -1, target.shape[-1])
         fitted = (probe(X[:, ~apart]) - Y[:, ~apart])[:layers].double().square().sum(-1).mean(-1)
-    errors = [
-        HeldOut.of_predictions(prediction[which], values[apart].double(), group[apart])
-        for which, values in enumerate(both)
-    ]
+    errors = (
+        HeldOut.of_predictions(found, values[apart].double(), group[apart])
+        for found, values in zip(prediction, both, strict=True)
+    )
     return PooledProbe(
-        held_out=errors[0],
-        shuffled=errors[1] if shuffle else None,
+        held_out=next(errors),
+        shuffled=next(errors, None),
         dropped=int((~usable).sum()),
         in_sample=fitted,
         attention=probe.scores[:layers].detach().double().softmax(-1),
@@ -125,12 +116,8 @@ class _Pooling(torch.nn.Module):
     ) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
-        sizes = (
-            (width, settings.projection)
-            if settings.readout == "linear"
-            else (width, settings.projection, settings.hidden)
-        )
-        sizes = (*sizes, outputs)
+        hidden = () if settings.readout == "linear" else (settings.hidden,)
+        sizes = (width, settings.projection, *hidden, outputs)
         self.scores = torch.nn.Parameter(torch.zeros(fits, positions))
         self.weights = torch.nn.ParameterList(
             torch.randn(fits, before, after, generator=generator) / math.sqrt(before)

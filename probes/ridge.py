@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from jaxtyping import Bool, Float
@@ -73,21 +74,15 @@ def held_out_groups(groups: int) -> Bool[Tensor, " group"]:
 
 
 def cross_fit(
-    moments: Moments,
-    targets: Mapping[str, int],
-    folds: int = FOLDS,
-    penalties: Sequence[float] = PENALTIES,
+    moments: Moments, targets: Mapping[str, int], folds: int = FOLDS, penalties: Sequence[float] = PENALTIES
 ) -> CrossFit:
     """Ridge regressions of all streams, cells and targets on one half of the groups, scored on the other.
 
     ``targets``: the outputs of ``moments``, as name -> number of columns, in order. Of the fitted groups, the i-th is
-    in fold i mod K. Raises UsageError when the columns do not add up, or when there are too few groups with data.
+    in fold i mod K. Raises UsageError when there are too few groups with data.
     """
-    columns = _columns(targets, moments.outputs)
-    if not penalties or min(penalties) <= 0:
-        raise UsageError(f"penalties are {tuple(penalties)}, expected one or more positive numbers")
-    if folds < 2:
-        raise UsageError(f"asked for {folds} folds, expected 2 or more")
+    ends = list(accumulate(targets.values(), initial=0))
+    columns = {name: slice(*at) for name, at in zip(targets, pairwise(ends), strict=True)}
     apart = held_out_groups(moments.groups)
     fitted, scored = select(moments, ~apart), select(moments, apart & (moments.count > 0))
     fold = torch.nn.functional.one_hot(torch.arange(fitted.groups) % folds, folds)
@@ -116,23 +111,22 @@ def cross_fit(
 
 @dataclass(frozen=True, eq=False)
 class _Decomposition:
-    """S_xx = V diag(s) V^T; ``mean`` is tr(S_xx) / p, ``floor`` what rounding leaves of an eigenvalue of 0."""
+    """S_xx = V diag(s) V^T."""
 
     values: Float[Tensor, "fit *streams_cells feature"]
     vectors: Float[Tensor, "fit *streams_cells feature feature"]
-    mean: Float[Tensor, " fit *streams_cells"]
-    floor: Float[Tensor, " fit *streams_cells"]
 
     @classmethod
     def of(cls, moments: Moments) -> _Decomposition:
         values, vectors = torch.linalg.eigh(moments.xx)
-        values = values.clamp_min(0.0)
-        return cls(values, vectors, values.mean(-1), EPSILON * moments.features * values.amax(-1))
+        return cls(values.clamp_min(0.0), vectors)
 
     def coefficients(self, rotated: Tensor, alpha: Tensor) -> Float[Tensor, "fit *streams_cells feature output"]:
-        """diag(1 / (s + alpha)) V^T S_xy, in the basis V, for V^T S_xy and alpha (one, or per output)."""
-        damped = self.values[..., None] + alpha[..., None, :]
-        return torch.where(damped > self.floor[..., None, None], rotated / damped.clamp_min(TINY), 0.0)
+        """diag(1 / (s + alpha)) V^T S_xy, in the basis V, for V^T S_xy and alpha (one, or per output). What rounding
+        leaves of an eigenvalue of 0 gets nothing."""
+        s = self.values[..., None]
+        damped, floor = s + alpha[..., None, :], EPSILON * s.shape[-2] * s.amax(-2, keepdim=True)
+        return torch.where(damped > floor, rotated / damped.clamp_min(TINY), 0.0)
 
 
 def _validation_errors(
@@ -149,22 +143,10 @@ def _validation_errors(
         dx = (scored.x_mean - fitted.x_mean)[..., None, :] @ V
         dy, yy = shared(scored.y_mean - fitted.y_mean, dx[..., 0, :]), shared(scored.yy, dx[..., 0, :])
         for index, penalty in enumerate(penalties):
-            B = decomposition.coefficients(rotated, penalty * decomposition.mean[..., None])
+            B = decomposition.coefficients(rotated, penalty * decomposition.values.mean(-1, keepdim=True))
             offset = dy - (dx @ B).squeeze(-2)
             error = yy + (B * (S_xx @ B - 2.0 * S_xy)).sum(-2) + along(scored.count, offset) * offset**2
             error = error.maximum(ROUNDING * yy)
             for target, outputs in enumerate(columns.values()):
                 total[index, ..., target] += error[0, ..., outputs].sum(-1)
     return total
-
-
-def _columns(targets: Mapping[str, int], outputs: int) -> dict[str, slice]:
-    columns, start = {}, 0
-    for name, width in targets.items():
-        if width < 1:
-            raise UsageError(f"target {name!r} has {width} columns, expected 1 or more")
-        columns[name] = slice(start, start + width)
-        start += width
-    if start != outputs:
-        raise UsageError(f"targets {dict(targets)} have {start} columns together, but the moments have {outputs}")
-    return columns

@@ -34,7 +34,7 @@ from interp.models.hooked import HookedLinearTransformer
 from interp.models.specification import ModelSpec
 from interp.models.tasks import Examples
 from interp.models.transformer import LinearTransformer
-from interp.probes.interventions import Transplant
+from interp.probes.interventions import Transplant, with_error
 from interp.probes.responses import split
 from interp.probes.tokens import edited_run
 from interp.probes.within import WithinPrompt, within_prompt
@@ -108,9 +108,7 @@ class _Bench:
 
     def expected(self, layer: int, start: Float[Tensor, "prompt D D"]) -> Float[Tensor, "prompt output"]:
         """The predictions of the layers after ``layer`` when ``start`` is what the layers before make of the tokens."""
-        rest = HeadLayers(
-            P=self.layers.P[layer:], Q=self.layers.Q[layer:], scale=self.layers.scale, residual=self.layers.residual
-        )
+        rest = replace(self.layers, P=self.layers.P[layer:], Q=self.layers.Q[layer:])
         gram = start @ self.trajectory.grams[0] @ start.mT
         return self.read(forward(rest, gram, self.query @ start.mT).queries[-1])
 
@@ -118,9 +116,7 @@ class _Bench:
 def _weights(bench: _Bench, probed: WithinPrompt, generator: torch.Generator, seed: int) -> Transplant:
     row = Transplant(layer=probed.layer, kind="weights", prompts=len(bench.before))
     inputs, label = split(bench.spec)
-    own = probed.w
-    other = own.roll(-1, 0)
-    step = other - own
+    step = probed.w.roll(-1, 0) - probed.w
     direction = torch.randn(step.shape, generator=generator, dtype=step.dtype)
     length = torch.linalg.vector_norm(step, dim=(-2, -1), keepdim=True)
     random = direction * length / torch.linalg.vector_norm(direction, dim=(-2, -1), keepdim=True)
@@ -137,11 +133,8 @@ def _weights(bench: _Bench, probed: WithinPrompt, generator: torch.Generator, se
         return replace(row, reason=SAME)
     start = exact.clone()
     start[:, label[0] : label[-1] + 1, inputs] = exact.roll(-1, 0)[:, label[0] : label[-1] + 1, inputs]
-    wanted = bench.expected(probed.layer, start)
-    found, fired = put(step)
-    return _measured(
-        replace(row, fired=fired), bench.before, found, wanted, put(torch.zeros_like(step))[0], put(random)[0], seed
-    )
+    wanted, own = bench.expected(probed.layer, start), put(torch.zeros_like(step))[0]
+    return _measured(row, bench.before, put(step), wanted, own, put(random)[0], seed)
 
 
 def _state(bench: _Bench, layer: int, seed: int) -> Transplant:
@@ -157,40 +150,36 @@ def _state(bench: _Bench, layer: int, seed: int) -> Transplant:
         return bench.run(layer, tokens - held)
 
     wanted = bench.read(bench.query @ bench.cumulative[depth].roll(-1, 0).mT)
-    found, fired = put(here.roll(-1, 0), bench.context.roll(-1, 0))
-    own = put(here, bench.context)[0]
-    return _measured(replace(row, fired=fired), bench.before, found, wanted, own, None, seed)
+    found = put(here.roll(-1, 0), bench.context.roll(-1, 0))
+    return _measured(row, bench.before, found, wanted, put(here, bench.context)[0], None, seed)
 
 
 def _measured(
     row: Transplant,
     before: Float[Tensor, "prompt output"],
-    found: Float[Tensor, "prompt output"],
+    edited: tuple[Float[Tensor, "prompt output"], int],
     wanted: Float[Tensor, "prompt output"],
     own: Float[Tensor, "prompt output"],
     random: Float[Tensor, "prompt output"] | None,
     seed: int,
 ) -> Transplant:
-    asked = wanted - before
+    (found, fired), asked = edited, wanted - before
     size = asked.square().sum(-1)
     if not float(size.sum()) > NOTHING * float(before.square().sum() + wanted.square().sum()):
-        return replace(row, fired=0, reason=UNMOVED)
+        return replace(row, reason=UNMOVED)
 
     def effect(of: Tensor) -> tuple[float | None, tuple[float | None, float | None]]:
         return ratio(((of - before) * asked).sum(-1), size, seed)
 
-    def error(of: Tensor) -> float:
-        return float((of - wanted).square().sum() / size.sum())
+    def apart(of: Tensor, other: Tensor) -> float:
+        return float((of - other).square().sum() / size.sum())
 
-    moved, moved_ci = effect(found)
-    stray, stray_ci = (None, (None, None)) if random is None else effect(random)
     return replace(
         row,
-        effect=moved,
-        effect_ci=moved_ci,
-        error=error(found),
-        own=float((own - before).square().sum() / size.sum()),
-        random=stray,
-        random_ci=stray_ci,
-        random_error=None if random is None else error(random),
+        fired=fired,
+        **with_error("effect", effect(found)),
+        error=apart(found, wanted),
+        own=apart(own, before),
+        **({} if random is None else with_error("random", effect(random))),
+        random_error=None if random is None else apart(random, wanted),
     )

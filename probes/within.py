@@ -88,21 +88,12 @@ def fit_tokens(layers: Sequence[Float[Tensor, "prompt position D"]], spec: Model
     for layer, tokens in enumerate(layers):
         labels = tokens[..., label]
         coefficients = inverse @ (left.mT @ labels)
-        r2_by_prompt, (r2, r2_ci) = _left_out(labels, first @ coefficients, freedom, float((tokens**2).mean()))
+        scores = _left_out(labels, first @ coefficients, freedom, float((tokens**2).mean()))
         least = ROUNDED * torch.linalg.vector_norm(labels, dim=(-2, -1)) / values[:, -1]
         coefficients = torch.where(coefficients.abs() > least[:, None, None], coefficients, 0.0)
         coefficients = torch.where(determined[:, None, None], coefficients, torch.nan)
-        out.append(
-            WithinPrompt(
-                layer=layer,
-                a=coefficients[:, label].mT,
-                w=-coefficients[:, inputs].mT,
-                determined=determined,
-                r2_by_prompt=r2_by_prompt,
-                r2=r2,
-                r2_ci=r2_ci,
-            )
-        )
+        a, w = coefficients[:, label].mT, -coefficients[:, inputs].mT
+        out.append(WithinPrompt(layer, a, w, determined, *scores))
     return tuple(out)
 
 
@@ -111,7 +102,7 @@ def _left_out(
     fitted: Float[Tensor, "prompt position label"],
     freedom: Float[Tensor, "prompt position"],
     size: float,
-) -> tuple[Float[Tensor, " prompt"], tuple[float | None, Interval]]:
+) -> tuple[Float[Tensor, " prompt"], float | None, Interval]:
     """R^2 of labels from fits that leave them out, y_i - yhat_i / (1 - h_i): by prompt, and over all."""
     scored = (freedom > DECIDED).to(labels.dtype)
     error = (scored * ((labels - fitted).square().sum(-1) / freedom.clamp_min(DECIDED) ** 2)).sum(-1)
@@ -119,9 +110,8 @@ def _left_out(
     mean = (scored[..., None] * labels).sum(1) / count.clamp_min(1.0)
     spread = (scored * (labels - mean[:, None]).square().sum(-1)).sum(-1)
     scorable = (count[:, 0] > 1) & (spread > ROUNDING * size * count[:, 0])
-    nothing: tuple[float | None, Interval] = (None, (None, None))
-    overall = explained(error[scorable], spread[scorable]) if bool(scorable.any()) else nothing
-    return torch.where(scorable, 1.0 - error / torch.where(scorable, spread, 1.0), torch.nan), overall
+    by_prompt = torch.where(scorable, 1.0 - error / torch.where(scorable, spread, 1.0), torch.nan)
+    return by_prompt, *explained(error[scorable], spread[scorable])
 
 
 def linearity_r2(model: LinearTransformer, prompts: Examples) -> tuple[float | None, ...]:

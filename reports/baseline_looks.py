@@ -8,36 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from interp.reports.numbers import listed
+from interp.reports.numbers import is_finite, listed
 from interp.reports.plots import SYMBOLS, Point, label
 from interp.results import Series
 
-__all__ = ["DASHES", "baseline_series", "coinciding", "names_explained", "quoted"]
+__all__ = ["DASHES", "as_drawn", "baseline_series", "coinciding", "names_explained", "quoted"]
 
 DASHES = ("dot", "dashdot", "dash", "longdash")
-_GD = ("gd-1", "gd-2", "gd-4", "gd-8")
-_RIDGES = ("constrr", "adarr", "tunedrr")
+_KINDS = {"gd": ("gd-1", "gd-2", "gd-4", "gd-8"), "ridge": ("constrr", "adarr", "tunedrr")}
+_LOOKS = {name: (f"var(--{hue}-{k})", k) for hue, names in _KINDS.items() for k, name in enumerate(names)} | {
+    "oracle": ("var(--series-1)", 0), "network": ("var(--series-1)", 1), "ols": ("var(--series-6)", 2),
+    "null": ("var(--series-4)", 3),
+}  # fmt: skip
 _APART = 0.005  # of the height of the plot: curves nearer than this everywhere are drawn on each other
 
 
 def baseline_series(name: str, text: str, names: Sequence[str]) -> Series:
     """The series of one baseline among those of a figure."""
-    single = {"oracle": "var(--series-1)", "network": "var(--series-1)", "ols": "var(--series-6)"}
-    single |= {"null": "var(--series-4)"}
-    for kind, hue in ((_GD, "gd"), (_RIDGES, "ridge")):
-        if name in kind:
-            k = kind.index(name)
-            return _series(name, text, f"var(--{hue}-{k})", k)
-    others = [n for n in names if n not in (*_GD, *_RIDGES, *single)]
-    k = others.index(name) if name in others else list(single).index(name) if name in single else 0
-    return _series(name, text, single.get(name, "var(--muted)"), k)
-
-
-def _series(name: str, text: str, colour: str, k: int) -> Series:
-    return Series(
-        key=label(name), label=text, colour=colour, symbol=SYMBOLS[k % len(SYMBOLS)], dash=DASHES[k % len(DASHES)]
-    )
+    others = [n for n in names if n not in _LOOKS]
+    colour, k = _LOOKS.get(name) or ("var(--muted)", others.index(name) if name in others else 0)
+    symbol, dash = SYMBOLS[k % len(SYMBOLS)], DASHES[k % len(DASHES)]
+    return Series(key=label(name), label=text, colour=colour, symbol=symbol, dash=dash)
 
 
 _NAMES = {
@@ -59,10 +52,15 @@ def quoted(text: str) -> str:
     return f"“{text}”" if "," in text else text
 
 
+def as_drawn(trace: Mapping[str, Any]) -> list[Point]:
+    """The points of a trace, those beyond an edge at that edge."""
+    return [Point(x, y, None, "") for x, y in zip(trace["x"], trace["y"], strict=True)]
+
+
 def coinciding(curves: Mapping[str, Sequence[Point]], *, log: bool) -> str:
     """A sentence on the curves that lie on each other, by what the legend calls them; empty when none do."""
     heights = {
-        name: {p.x: math.log(p.y) if log else float(p.y) for p in points if p.y > 0 or not log}
+        name: {p.x: math.log(p.y) if log else float(p.y) for p in points if is_finite(p.y) and (p.y > 0 or not log)}
         for name, points in curves.items()
     }
     known = [v for curve in heights.values() for v in curve.values()]

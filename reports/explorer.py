@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from interp.reports.explorer_data import page_data
-from interp.reports.numbers import percent, plain
-from interp.reports.page import HERE, Page, environment, policy
+from interp.reports.numbers import plain
+from interp.reports.page import Page, assets, rendered
 from interp.results.weight_maps import WeightMaps
 
 __all__ = ["ExplorerPage", "render_explorer"]
@@ -24,17 +22,11 @@ class ExplorerPage(Page):
 
 def render_explorer(weight_maps: WeightMaps) -> ExplorerPage:
     """Equal maps give equal pages."""
-    from plotly.offline import get_plotlyjs  # slow to import, and only pages need it
-
-    scripts = [get_plotlyjs(), *((HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)]
-    style = "".join((HERE / name).read_text(encoding="utf-8") for name in ("report.css", "explorer.css"))
+    scripts, style = assets(_SCRIPTS, ("report.css", "explorer.css"))
     data = page_data(weight_maps, overhead=sum(map(len, (*scripts, style))) + 40_000)
-    made = environment()
-    made.filters |= {"percent": percent, "plain": plain}
-    text = made.get_template("explorer.html").render(
-        weight_maps=weight_maps, title=_title(weight_maps), data=data.content, thinned=data.words(),
-        exact=not data.bits, facts=_facts(weight_maps), style=Markup(style),
-        scripts=[Markup(script) for script in scripts], policy=policy(scripts),
+    text = rendered(
+        "explorer.html", scripts, style, weight_maps=weight_maps, title=_title(weight_maps), data=data.content,
+        thinned=data.words(), exact=not data.bits, facts=_facts(weight_maps),
     )  # fmt: skip
     return ExplorerPage(text=text, thinned=data.words())
 

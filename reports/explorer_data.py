@@ -8,7 +8,6 @@ bytes means of square groups of cells, which do not cross the borders of channel
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from interp.reports.heatmaps import encoded
 from interp.reports.numbers import number, plain
 from interp.results.plain_data import to_plain
 from interp.results.weight_maps import LAYER_MAPS, MATRICES, CheckpointMaps, Gauge, MapCoefficient, WeightMaps
@@ -70,18 +70,17 @@ def page_data(weight_maps: WeightMaps, overhead: int) -> PageData:
             room = max(LARGE - spent, 1_000_000) / (bits / 8 * _BASE64)
             group = max(2, math.ceil(math.sqrt(count / room)))
     grid = _Grid.of(weight_maps, group)
-    packed = [{name: _packed(grid.pooled(m), bits) for name, m in entry.items()} for entry in matrices]
-    every = [part for entry in packed for part in entry.values()]
     frame |= {"width": grid.width, "names": grid.names, "starts": grid.starts, "bits": bits, "group": group}
-    for shown, entry, parts in zip(frame["checkpoints"], weight_maps.checkpoints, packed, strict=True):
-        shown["weights"] = {
-            name: {"data": part.data, "scale": part.scale, "size": part.size} for name, part in parts.items()
-        }
+    error, relative = 0.0, 0.0
+    for shown, entry, parts in zip(frame["checkpoints"], weight_maps.checkpoints, matrices, strict=True):
+        shown["weights"] = {}
+        for name, matrix in parts.items():
+            shown["weights"][name], *off = _packed(grid.pooled(matrix), bits)
+            error, relative = max(error, off[0]), max(relative, off[1])
         shown["live"] = {
             "maps": _bits(grid.any(entry.live_maps, axes=2)),
             "channels": _bits(grid.any(entry.live_channels, axes=1)),
         }
-    error, relative = (max((getattr(part, name) for part in every), default=0.0) for name in ("error", "relative"))
     return PageData(content=frame, bits=bits, group=group, error=error, relative=relative)
 
 
@@ -94,14 +93,11 @@ def _matrices(entry: CheckpointMaps) -> dict[str, NDArray[np.floating[Any]]]:
 
 def _frame(weight_maps: WeightMaps) -> dict[str, Any]:
     return {
-        "kind": weight_maps.kind,
-        "tokens": [[plain(name), size] for name, size in weight_maps.tokens],
-        "layers": weight_maps.checkpoints[0].layers,
-        "heads": weight_maps.checkpoints[0].heads,
-        "fullWidth": weight_maps.width,
-        "coefficients": list(map(_coefficient, weight_maps.coefficients)),
-        "checkpoints": [_checkpoint(entry) for entry in weight_maps.checkpoints],
-    }
+        "kind": weight_maps.kind, "tokens": [[plain(name), size] for name, size in weight_maps.tokens],
+        "layers": weight_maps.checkpoints[0].layers, "heads": weight_maps.checkpoints[0].heads,
+        "fullWidth": weight_maps.width, "coefficients": list(map(_coefficient, weight_maps.coefficients)),
+        "checkpoints": list(map(_checkpoint, weight_maps.checkpoints)),
+    }  # fmt: skip
 
 
 def _coefficient(entry: MapCoefficient) -> dict[str, Any]:
@@ -130,7 +126,7 @@ def _gauge(gauge: Gauge) -> dict[str, Any]:
 
 def _spectra(spectra: Mapping[str, Float[np.ndarray, "*owner value"]]) -> dict[str, str]:
     """In single precision: nobody reads more digits of a singular value from a curve."""
-    return {name: _base64(values.astype("<f4")) for name, values in spectra.items()}
+    return {name: encoded(values.astype("<f4")) for name, values in spectra.items()}
 
 
 def _nulls(values: NDArray[Any]) -> Any:
@@ -182,22 +178,13 @@ class _Grid:
         return flags
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Packed:
-    data: list[str]  # base64, one per matrix
-    scale: list[float]  # of every matrix; none for exact numbers
-    size: int  # bytes of an exact number; 0 for others
-    error: float
-    relative: float
-
-
-def _packed(matrices: NDArray[np.floating[Any]], bits: int) -> _Packed:
+def _packed(matrices: NDArray[np.floating[Any]], bits: int) -> tuple[dict[str, Any], float, float]:
+    """Base64 of every matrix with its scale (none for exact numbers) and the bytes of an exact number (0 for others);
+    the largest change of a number, and the same over its matrix's largest."""
     flat = matrices.reshape(-1, matrices.shape[-2] * matrices.shape[-1])
     if not bits:
         size = 4 if flat.dtype == np.float32 else 8
-        return _Packed(
-            data=[_base64(m.astype(f"<f{size}")) for m in flat], scale=[], size=size, error=0.0, relative=0.0
-        )
+        return {"data": [encoded(m.astype(f"<f{size}")) for m in flat], "scale": [], "size": size}, 0.0, 0.0
     data, scales, error, relative = [], [], 0.0, 0.0
     half = 2 ** (bits - 1) - 1  # half is +Inf, -half is -Inf, -half - 1 is NaN
     for matrix in flat:
@@ -205,17 +192,16 @@ def _packed(matrices: NDArray[np.floating[Any]], bits: int) -> _Packed:
         finite = np.isfinite(values)
         largest = float(np.abs(values[finite]).max(initial=0.0))
         scale = largest / (half - 1)
-        usable = scale > 0
         codes = np.zeros(values.shape, dtype=np.int64)
-        if usable:
+        if scale > 0:
             codes[finite] = np.rint(values[finite] / scale).astype(np.int64)
             off = float(np.abs(codes[finite] * scale - values[finite]).max(initial=0.0))
             error, relative = max(error, off), max(relative, off / largest)
         codes[np.isposinf(values)], codes[np.isneginf(values)] = half, -half
         codes[np.isnan(values)] = -half - 1
-        data.append(_base64(_bit_stream(codes, bits)))
-        scales.append(scale if usable else 0.0)
-    return _Packed(data=data, scale=scales, size=0, error=error, relative=relative)
+        data.append(encoded(_bit_stream(codes, bits)))
+        scales.append(scale)
+    return {"data": data, "scale": scales, "size": 0}, error, relative
 
 
 def _bit_stream(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
@@ -226,8 +212,4 @@ def _bit_stream(codes: NDArray[np.int64], bits: int) -> NDArray[np.uint8]:
 
 
 def _bits(flags: NDArray[np.bool_]) -> str:
-    return _base64(np.packbits(flags.ravel(), bitorder="little"))
-
-
-def _base64(array: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+    return encoded(np.packbits(flags.ravel(), bitorder="little"))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from interp.reports.numbers import percent, plain
 from interp.results import Analysis
 
-__all__ = ["Heatmaps", "heatmaps"]
+__all__ = ["Heatmaps", "encoded", "heatmaps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,27 +34,24 @@ class Heatmaps:
 
 def heatmaps(analysis: Analysis) -> Heatmaps:
     """Q and P of every layer and head in float64, base64, in the order [layer][head][row][column]."""
-    width = sum(size for _, size in analysis.checkpoint.tokens)
-    matrices = []
-    for name, rows in (("Q", analysis.weights.Q), ("P", analysis.weights.P)):
-        if rows is None:
-            return _nothing(analysis.weights.why or "the document does not hold the matrices")
-        matrix = _array(rows)
-        if matrix is None or matrix.shape[2:] != (width, width) or 0 in matrix.shape:
-            if analysis.closed_form is not None:
-                return _nothing("they act on embedded tokens, which have no channels of their own")
-            return _nothing(f"{name} is not a (layer, head, {width}, {width}) array of numbers")
-        matrices.append(matrix)
-    Q, P = matrices
+    weights, channels = analysis.weights, analysis.checkpoint.tokens
+    width = sum(size for _, size in channels)
+    if weights.Q is None or weights.P is None:
+        return _nothing(weights.why or "the document does not hold the matrices")
+    matrices = {name: _array(rows) for name, rows in (("Q", weights.Q), ("P", weights.P))}
+    for name, matrix in matrices.items():
+        if matrix.shape[2:] != (width, width) or 0 in matrix.shape:
+            embedded = "they act on embedded tokens, which have no channels of their own"
+            shape = f"{name} is not a (layer, head, {width}, {width}) array of numbers"
+            return _nothing(shape if analysis.closed_form is None else embedded)
+    Q, P = matrices.values()
     if Q.shape != P.shape:
         return _nothing(f"Q has shape {Q.shape} and P {P.shape}")
-    layers, heads = Q.shape[:2]
-    channels = analysis.checkpoint.tokens
     data = {
-        "channels": [[plain(name), size] for name, size in channels],
-        "layers": layers, "heads": heads, "width": width, "Q": _encode(Q), "P": _encode(P),
+        "channels": [[plain(name), size] for name, size in channels], "layers": Q.shape[0], "heads": Q.shape[1],
+        "width": width, "Q": encoded(Q.astype("<f8")), "P": encoded(P.astype("<f8")),
     }  # fmt: skip
-    both = np.stack(matrices)
+    both = np.stack([Q, P])
     bad, finding = int((~np.isfinite(both)).sum()), _finding(both, [size for _, size in channels])
     return Heatmaps(data=data, finding=finding, not_finite=bad, numbers=both.size)
 
@@ -63,17 +60,19 @@ def _nothing(why: str) -> Heatmaps:
     return Heatmaps(data=None, finding="The weight matrices are not shown", not_finite=0, numbers=0, why=why)
 
 
-def _array(rows: list[Any]) -> NDArray[np.float64] | None:
-    """A nested list as a 4-dimensional array; null (what JSON has for NaN and Inf) becomes NaN."""
+def _array(rows: list[Any]) -> NDArray[np.float64]:
+    """A nested list as a 4-dimensional array, empty where it is none; null (what JSON has for NaN and Inf) becomes
+    NaN."""
     try:
         matrix = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError):
-        return None
-    return matrix if matrix.ndim == 4 else None
+        matrix = np.empty(0)
+    return matrix if matrix.ndim == 4 else np.empty((0, 0, 0, 0))
 
 
-def _encode(matrix: NDArray[np.float64]) -> str:
-    return base64.b64encode(matrix.astype("<f8").tobytes()).decode("ascii")
+def encoded(array: NDArray[Any]) -> str:
+    """What the scripts of a page read."""
+    return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 def _finding(both: Float[np.ndarray, "matrix layer head row column"], sizes: Sequence[int]) -> str:

@@ -6,50 +6,36 @@ and allows no connection, so even a name in a checkpoint that smuggled markup pa
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from jinja2 import Environment
-from markupsafe import Markup
-
 from interp import __version__
-from interp.reports.heatmaps import Heatmaps, heatmaps
+from interp.reports.heatmaps import heatmaps
 from interp.reports.numbers import DASH, plain
-from interp.reports.page import HERE, Page, environment, policy
+from interp.reports.page import Page, assets, rendered
 from interp.reports.registry import sections_of
 from interp.reports.sections.probes import probe_report_sections
-from interp.reports.sections.verdict import Head, head
-from interp.reports.typeset import typeset
+from interp.reports.sections.verdict import head
 from interp.results import Analysis, Figure, ProbeReport, Section
 
 __all__ = ["render_figures", "render_report"]
 
-Pairs = Sequence[tuple[str, str]]
-
 
 def render_report(result: Analysis | ProbeReport) -> Page:
     """The report; the same result always gives the same text."""
-    facts = (*_facts(result), *_flat(result.provenance))
-    title = f"Report on {plain(result.checkpoint.name)}"
-    name = result.checkpoint.name
+    name, facts = result.checkpoint.name, (*_facts(result), *_flat(result.provenance))
+    title, more = f"Report on {plain(name)}", {"name": name, "facts": facts}
     if isinstance(result, ProbeReport):
-        return _page(title, name, "what can be read from the activations", probe_report_sections(result), facts)
-    return _page(title, name, "report", sections_of(result), facts, head(result), heatmaps(result))
+        return _page(title, probe_report_sections(result), tool="what can be read from the activations", **more)
+    verdict, maps = head(result), heatmaps(result)
+    return _page(title, sections_of(result), tool="report", verdict=verdict, heatmaps=maps, **more)
 
 
 def render_figures(
-    title: str,
-    shown: Sequence[Figure],
-    *,
-    source: str,
-    found: Sequence[str] = (),
-    parts: Sequence[Section] = (),
-    command: str | None = None,
-    recorded: Mapping[str, Any] = MappingProxyType({}),
-) -> Page:
+    title: str, shown: Sequence[Figure], *, source: str, found: Sequence[str] = (), parts: Sequence[Section] = (),
+    command: str | None = None, recorded: Mapping[str, Any] = MappingProxyType({}),
+) -> Page:  # fmt: skip
     """A reproduced paper: sentences on its claims, figures, tables, and where it all comes from. ``recorded`` is the
     provenance of the numbers."""
     claims = [Section(name="found", title="What was found", remarks=tuple(found))] if found else []
@@ -57,73 +43,41 @@ def render_figures(
     sections = [*claims, Section(name="figures", title="Figures", parts=figures), *parts]
     where = [("command", command)] if command else []
     facts = [("source", source), ("tool", f"interp-probe {__version__}"), *where, *_flat(recorded)]
-    return _page(title, title, "reproduce", sections, facts)
+    return _page(title, sections, name=title, tool="reproduce", facts=facts)
 
 
-def _page(
-    title: str,
-    name: str,
-    tool: str,
-    sections: Sequence[Section],
-    facts: Pairs,
-    verdict: Head | None = None,
-    weights: Heatmaps | None = None,
-) -> Page:
-    from plotly.offline import get_plotlyjs  # slow to import, and only pages need it
-
-    maps = ("heat.js", "heatmaps.js") if weights is not None else ()
-    scripts = [get_plotlyjs(), *((HERE / script).read_text(encoding="utf-8") for script in ("page.js", *maps))]
-    text = _environment().get_template("report.html").render(
-        name=name, tool=tool, sections=sections, facts=facts, verdict=verdict, heatmaps=weights,
-        style=Markup((HERE / "report.css").read_text(encoding="utf-8")),
-        scripts=[Markup(script) for script in scripts], policy=policy(scripts),
-    )  # fmt: skip
-    return Page(text=text, title=title)
-
-
-@cache
-def _environment() -> Environment:
-    made = environment()
-    made.filters |= {"typeset": typeset, "cell": lambda text: typeset(text, powers=False), "runs": _runs}
-    return made
-
-
-def _runs(parts: Iterable[Section]) -> Iterator[tuple[bool, list[Section]]]:
-    """Parts that stand beside each other, and those of full width."""
-    for half, run in itertools.groupby(parts, key=lambda part: part.half):
-        yield half, list(run)
+def _page(title: str, sections: Sequence[Section], **more: Any) -> Page:
+    maps = ("heat.js", "heatmaps.js") if "heatmaps" in more else ()
+    scripts, style = assets(("page.js", *maps), ("report.css",))
+    values = {"sections": sections, "verdict": None, "heatmaps": None} | more
+    return Page(text=rendered("report.html", scripts, style, **values), title=title)
 
 
 def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
     """What was analysed."""
     checkpoint = result.checkpoint
     read = f"{'-' if checkpoint.readout_sign < 0 else '+'}{checkpoint.readout_channel}"
-    channels = ", ".join(f"{name} (size {size})" for name, size in checkpoint.tokens)
     return [
         ("file", checkpoint.name),
         ("sha256", checkpoint.sha256),
         ("layout", f"{checkpoint.layout}, {checkpoint.dtype}"),
         ("network", f"layers: {checkpoint.layers}, heads: {checkpoint.heads}, numbers: {checkpoint.parameters}"),
-        ("tokens", channels),
+        ("tokens", ", ".join(f"{name} (size {size})" for name, size in checkpoint.tokens)),
         ("attention", f"keys: {checkpoint.keys}, scale: {checkpoint.scale}"),
-        ("residual stream", "yes" if checkpoint.residual else "no"),
+        ("residual stream", _said(checkpoint.residual)),
         ("clip", DASH if checkpoint.clip is None else f"±{checkpoint.clip:g}"),
         ("prediction", f"{read} of {'every token' if checkpoint.keys == 'causal' else 'the query'}"),
         *((f"task: {name}", value) for name, value in _flat(result.task)),
     ]
 
 
-def _flat(fields: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    out: list[tuple[str, str]] = []
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for field, value in fields.items():
-        name = field.replace("_", " ")
+        name = prefix + field.replace("_", " ")
         if isinstance(value, Mapping):
-            out += _flat(value, f"{prefix}{name}: ")
-        elif isinstance(value, (list, tuple)):
-            out.append((f"{prefix}{name}", ", ".join(map(_said, value))))
+            yield from _flat(value, f"{name}: ")
         else:
-            out.append((f"{prefix}{name}", _said(value)))
-    return out
+            yield name, ", ".join(map(_said, value)) if isinstance(value, (list, tuple)) else _said(value)
 
 
 def _said(value: Any) -> str:

@@ -11,13 +11,19 @@ import hashlib
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from interp.models.atomic import write_atomically
+from interp.reports.numbers import percent, plain
+from interp.reports.typeset import typeset
 
-__all__ = ["HERE", "Page", "environment", "policy"]
+__all__ = ["Page", "assets", "rendered"]
 
 HERE = Path(__file__).parent
 
@@ -49,13 +55,33 @@ class Page:
         )
 
 
-def environment() -> Environment:
+@cache
+def _environment() -> Environment:
     """Templates of this folder; everything put into them is escaped, and nothing may be missing."""
     made = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    made.filters |= {
+        "typeset": typeset, "cell": lambda text: typeset(text, powers=False), "percent": percent, "plain": plain,
+        "runs": lambda parts: [(half, list(run)) for half, run in groupby(parts, key=lambda part: part.half)],
+    }  # fmt: skip
     return made
+
+
+def assets(scripts: Sequence[str], styles: Sequence[str]) -> tuple[list[str], str]:
+    """The texts of plotly.js and of these scripts of this folder, and that of these style sheets."""
+    from plotly.offline import get_plotlyjs  # slow to import, and only pages need it
+
+    texts = [(HERE / name).read_text(encoding="utf-8") for name in (*scripts, *styles)]
+    return [get_plotlyjs(), *texts[: len(scripts)]], "".join(texts[len(scripts) :])
+
+
+def rendered(template: str, scripts: Sequence[str], style: str, **values: Any) -> str:
+    """A page of this template with its ``assets``."""
+    marked = [Markup(script) for script in scripts]
+    values |= {"scripts": marked, "style": Markup(style), "policy": policy(scripts)}
+    return _environment().get_template(template).render(values)
 
 
 def policy(scripts: Sequence[str]) -> str:

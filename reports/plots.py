@@ -19,32 +19,9 @@ from interp.reports.numbers import Z95, Interval, is_finite, plain
 from interp.results import Figure, Panel, Section, Series, Table
 
 __all__ = [
-    "DIVERGING",
-    "HOVER",
-    "ORDERED",
-    "SYMBOLS",
-    "Bar",
-    "Point",
-    "axis",
-    "bounded",
-    "charted",
-    "column_height",
-    "count_axis",
-    "curve",
-    "heat_map",
-    "label",
-    "layer_axis",
-    "layout",
-    "level",
-    "log_axis",
-    "marks",
-    "note",
-    "ordered_series",
-    "shaded",
-    "spans_decades",
-    "thinned",
-    "tick_text",
-    "wrapped",
+    "DIVERGING", "HOVER", "ORDERED", "SYMBOLS", "Bar", "Point", "axis", "bounded", "charted", "column_height",
+    "count_axis", "curve", "heat_map", "label", "layer_axis", "layout", "level", "log_axis", "marks", "note",
+    "ordered_series", "plot", "shaded", "spans_decades", "thinned", "tick_text", "wrapped",
 ]  # fmt: skip
 
 _Item = TypeVar("_Item")
@@ -60,10 +37,10 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 @dataclass(frozen=True)
 class Point:
     """One point of a curve: where, its standard error or the ends of its 95 % interval, and what the page says when the
-    pointer rests on it."""
+    pointer rests on it. One whose ``y`` is not known or not finite is not drawn."""
 
     x: float | int
-    y: float | int
+    y: float | int | None
     bar: Bar
     text: str
 
@@ -105,56 +82,48 @@ def layout(xaxis: dict[str, Any], yaxis: dict[str, Any], **more: Any) -> dict[st
     } | more  # fmt: skip
 
 
+def plot(
+    name: str, data: list[dict[str, Any]], x: dict[str, Any], y: dict[str, Any], height: int, title: str = "",
+    subtitle: str = "", **more: Any,
+) -> Panel:  # fmt: skip
+    """Traces on two axes; ``more``: of the layout."""
+    made = layout(x, y, **more)
+    return Panel(name=name, title=title, subtitle=subtitle, data=data, layout=made, height=height)
+
+
 def charted(
-    name: str,
-    title: str,
-    finding: str,
-    description: str,
-    panels: Iterable[Panel],
-    table: Table,
-    *,
-    legend: Iterable[Series] = (),
-    compact: bool = False,
-    short: Table | None = None,
-    **more: Any,
-) -> Section:
+    name: str, title: str, finding: str, description: str, panels: Iterable[Panel], table: Table, *,
+    legend: Iterable[Series] = (), compact: bool = False, scale: tuple[str, str] | None = None,
+    short: Table | None = None, **more: Any,
+) -> Section:  # fmt: skip
     """A section that is a figure. ``short``: what a terminal shows of its table; ``more``: of the section."""
     figure = Figure(
         name=name, finding=finding, description=description, panels=tuple(panels), legend=tuple(legend), table=table,
-        compact=compact,
+        compact=compact, scale=scale,
     )  # fmt: skip
     return Section(name=name, title=title, figure=figure, table=short, **more)
 
 
 def curve(
-    series: Series,
-    points: Sequence[Point],
-    *,
-    log: bool = False,
-    floor: float | None = None,
-    ceiling: float | None = None,
-    lines: bool = True,
-    dash: str = "solid",
-    marked: bool = True,
-    width: float = 2,
-    size: int = 8,
-    aside: float = 0.0,
-    sideways: bool = False,
-) -> dict[str, Any]:
+    series: Series, points: Sequence[Point], *, log: bool = False, floor: float | None = None,
+    ceiling: float | None = None, lines: bool = True, dash: str = "solid", marked: bool = True, width: float = 2,
+    size: int = 8, aside: float = 0.0, sideways: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """The trace of one series with 95 % bars. Points below ``floor`` or above ``ceiling`` are triangles at that edge,
     without bars. ``aside``: how far all are moved, so that equal ones do not cover each other; ``sideways``: values to
     the right."""
     lowest, highest = -math.inf if floor is None else floor, math.inf if ceiling is None else ceiling
-    values = [min(max(point.y, lowest), highest) for point in points]
+    drawn = [(p, p.y, min(max(p.y, lowest), highest)) for p in points if is_finite(p.y)]
     edges = ("triangle-left", "triangle-right") if sideways else ("triangle-down", "triangle-up")
-    shapes = [edges[0] if p.y < lowest else edges[1] if p.y > highest else series.symbol for p in points]
-    bars = [_bar(p, log, lowest, highest) if p.y == at else (0.0, 0.0) for p, at in zip(points, values, strict=True)]
-    colour, places = series.colour, [point.x + aside if aside else point.x for point in points]
+    shapes = [edges[0] if y < at else edges[1] if y > at else series.symbol for _, y, at in drawn]
+    bars = [_bar(y, p.bar, log, lowest, highest) if y == at else (0.0, 0.0) for p, y, at in drawn]
+    colour, places = series.colour, [p.x + aside if aside else p.x for p, _, _ in drawn]
+    values, said = [at for _, _, at in drawn], [p.text for p, _, _ in drawn]
     mode = "+".join(name for name, present in (("lines", lines), ("markers", marked)) if present)
     trace: dict[str, Any] = {
         "type": "scatter", "mode": mode, "legendgroup": series.key, "name": label(series.label),
         **dict(zip("yx" if sideways else "xy", (places, values), strict=True)),
-        "customdata": [point.text for point in points], "hovertemplate": HOVER,
+        "customdata": said, "hovertemplate": HOVER,
     }  # fmt: skip
     if any(low or high for low, high in bars):
         lows, highs = zip(*bars, strict=True)
@@ -170,19 +139,16 @@ def curve(
     return trace
 
 
-def _bar(point: Point, log: bool, lowest: float, highest: float) -> tuple[float, float]:
+def _bar(y: float, bar: Bar, log: bool, lowest: float, highest: float) -> tuple[float, float]:
     """Lengths of the bar below and above. On a log axis the interval of a standard error is that of log v, v exp(+-1.96
     se / v), which cannot cross 0."""
-    if isinstance(point.bar, tuple):
-        low, high = point.bar
-        return (
-            max(point.y - max(low, lowest), 0.0) if is_finite(low) else 0.0,
-            max(min(high, highest) - point.y, 0.0) if is_finite(high) else 0.0,
-        )
-    spread = Z95 * (point.bar or 0.0)
-    if log and point.y > 0:
-        factor = math.exp(min(spread / point.y, 20.0))
-        return point.y - point.y / factor, point.y * factor - point.y
+    if isinstance(bar, tuple):
+        low, high = (end if is_finite(end) else y for end in bar)
+        return max(y - max(low, lowest), 0.0), max(min(high, highest) - y, 0.0)
+    spread = Z95 * (bar or 0.0)
+    if log and y > 0:
+        factor = math.exp(min(spread / y, 20.0))
+        return y - y / factor, y * factor - y
     return spread, spread
 
 
@@ -197,18 +163,10 @@ def bounded(title: str, lowest: float, highest: float = 1.0, margin: float = 0.0
 
 
 def heat_map(
-    name: str,
-    values: Sequence[Sequence[float | None]],
-    hover: Sequence[Sequence[str]],
-    columns: tuple[str, Sequence[str]],
-    rows: tuple[str, Sequence[str]],
-    *,
-    height: int,
-    title: str = "",
-    cells: Sequence[Sequence[str]] | None = None,
-    cell_size: int = 12,
-    downwards: bool = True,
-) -> Panel:
+    name: str, values: Sequence[Sequence[float | None]], hover: Sequence[Sequence[str]],
+    columns: tuple[str, Sequence[str]], rows: tuple[str, Sequence[str]], *, height: int, title: str = "",
+    cells: Sequence[Sequence[str]] | None = None, cell_size: int = 12, downwards: bool = True,
+) -> Panel:  # fmt: skip
     """A map of shares from 0 to 1; ``columns`` and ``rows`` are an axis title and tick labels."""
     trace = {
         "type": "heatmap", "z": values, "x": list(range(len(columns[1]))), "y": list(range(len(rows[1]))),
@@ -218,8 +176,8 @@ def heat_map(
     if cells is not None:
         font = {"color": "var(--ink)", "size": cell_size}
         trace |= {"text": cells, "texttemplate": "%{text}", "textfont": font}
-    plot = layout(axis(columns[0], tickangle=0, **_ticks(columns[1])), axis(rows[0], **_ticks(rows[1], downwards)))
-    return Panel(name=name, title=title, data=[trace], layout=plot, height=height)
+    x, y = axis(columns[0], tickangle=0, **_ticks(columns[1])), axis(rows[0], **_ticks(rows[1], downwards))
+    return plot(name, [trace], x, y, height, title)
 
 
 def _ticks(names: Sequence[str], downwards: bool = False) -> dict[str, Any]:

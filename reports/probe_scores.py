@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from interp.reports.numbers import is_finite, listed, number
+from interp.reports.numbers import is_finite, listed, number, several
 from interp.results import ProbeScore, Series
 
 __all__ = [
-    "CONTROLS", "KINDS", "ProbeGroup", "above_all", "above_untrained", "beside_controls", "depth_finding", "depth_text",
+    "CONTROLS", "KINDS", "ProbeGroup", "above", "above_all", "beside_controls", "depth_finding", "depth_text",
     "gap_text", "growth_finding", "paired_prompts", "probe_finding", "probe_groups", "published_finding",
     "target_words", "where_text",
 ]  # fmt: skip
 
-CONTROLS = {
-    "untrained": Series(
-        key="untrained", label="untrained models", colour="var(--series-2)", symbol="square", dash="dash"
-    ),
-    "shuffled": Series(key="shuffled", label="shuffled targets", colour="var(--series-4)", symbol="x", dash="dot"),
-    "inputs": Series(key="inputs", label="inputs alone", colour="var(--series-3)", symbol="line"),
-}
+_SERIES = (
+    Series(key="untrained", label="untrained models", colour="var(--series-2)", symbol="square", dash="dash"),
+    Series(key="shuffled", label="shuffled targets", colour="var(--series-4)", symbol="x", dash="dot"),
+    Series(key="inputs", label="inputs alone", colour="var(--series-3)", symbol="line"),
+)
+CONTROLS = {series.key: series for series in _SERIES}
 KINDS = {
     "token": "one token",
     "within-prompt": "the implicit weights of every prompt",
@@ -50,27 +49,21 @@ def target_words(names: Sequence[str]) -> str:
     """What targets are, as far as they are known: ``w, the true weights of the prompt; …``."""
     meanings = []
     for name in names:
-        family, _, number_ = name.rpartition("-")
-        count = f"{number_} token{'s' * (number_ != '1')}" if family == "previous" else number_
-        words = _TARGETS.get(name) or _NUMBERED.get(family, "").format(count)
-        meanings += [f"{name}, {words}"] if words else []
-    return "; ".join(meanings)
+        family, _, count = name.rpartition("-")
+        counted = f"{count} token{'s' * (count != '1')}" if family == "previous" else count
+        meanings.append((name, _TARGETS.get(name) or _NUMBERED.get(family, "").format(counted)))
+    return "; ".join(f"{name}, {words}" for name, words in meanings if words)
 
 
 def depth_text(layers: int) -> str:
     """Where in the network activations are, by the layers run: the input, or after so many layers."""
-    return "in the input" if layers == 0 else f"after {layers} layer{'s' * (layers > 1)}"
+    return "in the input" if layers == 0 else f"after {several(layers, 'layer')}"
 
 
 def above(score: ProbeScore, control: str) -> bool:
     """Whether the probe finds more than this control does, clear at 95 %."""
     low = score.selectivity_ci.get(control, (None, None))[0]
     return is_finite(low) and low > 0
-
-
-def above_untrained(score: ProbeScore) -> bool:
-    """Whether the probe finds more than in any model like the untrained ones."""
-    return above(score, "untrained")
 
 
 def above_all(score: ProbeScore) -> bool:
@@ -88,21 +81,20 @@ def paired_prompts(scores: Sequence[ProbeScore]) -> int | None:
     return next((score.paired_prompts for score in scores if score.paired_prompts is not None), None)
 
 
-def _hardest(score: ProbeScore) -> str:
-    """The control that leaves least."""
-    return min(score.control, key=lambda name: score.selectivity.get(name) or 0.0)
+def _hardest(score: ProbeScore) -> tuple[str, str]:
+    """The control that leaves least, and what it is called."""
+    name = min(score.control, key=lambda name: score.selectivity.get(name) or 0.0)
+    return name, CONTROLS[name].label if name in CONTROLS else name
 
 
 def gap_text(score: ProbeScore, control: str) -> str:
     """R^2 minus that of a control, with its interval: ``+0.58 [+0.29, +0.67]``."""
     value = score.selectivity.get(control)
     if not is_finite(value):
-        other = score.control.get(control)
-        paired, _ = beside_controls(score)
+        other, paired = score.control.get(control), beside_controls(score)[0]
         return f"{paired - other:+.3g}" if is_finite(paired) and is_finite(other) else "not measured"
     low, high = score.selectivity_ci.get(control, (None, None))
-    interval = f" [{low:+.2f}, {high:+.2f}]" if is_finite(low) and is_finite(high) else ""
-    return f"{value:+.2f}{interval}"
+    return f"{value:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if is_finite(low) and is_finite(high) else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +137,10 @@ class ProbeGroup:
 
 def probe_groups(scores: Sequence[ProbeScore]) -> tuple[ProbeGroup, ...]:
     """By protocol (the sound one first) and kind, in the order of the scores."""
-    kinds = dict.fromkeys((score.protocol, score.kind) for score in scores)
-    return tuple(
-        _group(protocol, kind, [s for s in scores if (s.protocol, s.kind) == (protocol, kind)])
-        for protocol, kind in sorted(kinds, key=lambda key: key[0] != "sound")
-    )
+    kinds: dict[tuple[str, str], list[ProbeScore]] = {}
+    for score in scores:
+        kinds.setdefault((score.protocol, score.kind), []).append(score)
+    return tuple(_group(*key, kinds[key]) for key in sorted(kinds, key=lambda key: key[0] != "sound"))
 
 
 def _group(protocol: str, kind: str, entries: Sequence[ProbeScore]) -> ProbeGroup:
@@ -162,9 +153,8 @@ def _group(protocol: str, kind: str, entries: Sequence[ProbeScore]) -> ProbeGrou
 
 def where_text(position: int | None, kind: str = "token") -> str:
     """The place of a score in the prompt."""
-    if position is None:
-        return "the query" if kind == "token" else "the prompt"
-    return f"token {position}"
+    nowhere = "the query" if kind == "token" else "the prompt"
+    return nowhere if position is None else f"token {position}"
 
 
 def probe_finding(group: ProbeGroup) -> str:
@@ -181,15 +171,12 @@ def probe_finding(group: ProbeGroup) -> str:
         none = "no target is read better than by all controls"
         reason = none if group.compared else "there are no controls to compare with"
         return f"From {place} {reason} ({len(scored)} tried)"
-    ranked = sorted(best.items(), key=lambda pair: -(pair[1].selectivity.get(_hardest(pair[1])) or 0.0))
-    several = len(group.positions) > 1
-    texts = [
-        f"{target} (R² {number(beside_controls(score)[0], 2)} {depth_text(score.layer)}"
-        f"{f' at {where_text(score.position)}' if several else ''}, "
-        f"{gap_text(score, hardest := _hardest(score))} above "
-        f"{CONTROLS[hardest].label if hardest in CONTROLS else hardest})"
-        for target, score in ranked
-    ]
+    texts = []
+    for target, score in sorted(best.items(), key=lambda pair: -(pair[1].selectivity.get(_hardest(pair[1])[0]) or 0.0)):
+        hardest, said = _hardest(score)
+        at = f" at {where_text(score.position)}" if len(group.positions) > 1 else ""
+        r2 = f"R² {number(beside_controls(score)[0], 2)} {depth_text(score.layer)}{at}"
+        texts.append(f"{target} ({r2}, {gap_text(score, hardest)} above {said})")
     few = paired_prompts(list(best.values()))
     where = f" (R² on the {few} prompts of the controls)" if few is not None else ""
     count = f"{len(best)} of {len(scored)} targets {'is' if len(best) == 1 else 'are'}"
@@ -209,11 +196,6 @@ def published_finding(group: ProbeGroup) -> str:
     return f"{text}: lowest mean squared error of {listed(texts, most=3)}" if texts else f"{text}: nothing was scored"
 
 
-def _control(score: ProbeScore) -> str:
-    name = _hardest(score)
-    return CONTROLS[name].label if name in CONTROLS else name
-
-
 def depth_finding(group: ProbeGroup) -> str:
     """Which targets beat all three controls in the last layer."""
     last = group.layers[-1]
@@ -231,17 +213,14 @@ def depth_finding(group: ProbeGroup) -> str:
 def growth_finding(group: ProbeGroup) -> str:
     """Which targets are read better with more context: intervals of the first and last position apart."""
     last, places = group.layers[-1], [p for p in group.positions if p is not None]
-    grown, fallen = [], []
+    changed: dict[str, list[str]] = {"better": [], "worse": []}
     for target in group.targets:
         bounds = [beside_controls(s)[1] for s in group.along(target, (last,), (places[0], places[-1]))]
         ends = [v for pair in bounds for v in pair if is_finite(v)]
-        if len(ends) < 4:
-            continue
-        low_first, high_first, low_last, high_last = ends
-        if low_last > high_first:
-            grown.append(target)
-        elif high_last < low_first:
-            fallen.append(target)
-    parts = [f"{word} for {listed(targets)}" for word, targets in (("better", grown), ("worse", fallen)) if targets]
+        if len(ends) == 4 and ends[2] > ends[1]:
+            changed["better"].append(target)
+        elif len(ends) == 4 and ends[3] < ends[0]:
+            changed["worse"].append(target)
+    parts = [f"{word} for {listed(targets)}" for word, targets in changed.items() if targets]
     change = ", ".join(parts) or "clearly neither better nor worse for any target"
     return f"From token {places[0]} to token {places[-1]} probes {depth_text(last)} get {change}"

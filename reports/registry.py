@@ -1,6 +1,6 @@
 """Which questions a report answers, and in which order they stand.
 
-A question is a function of an analysis that gives sections, and ``Skipped`` where it has no
+A question is a function of an analysis that gives sections, one or several, and ``Skipped`` where it has no
 answer. It registers itself:
 
     @section("drift", title="drift of the weights")
@@ -20,28 +20,39 @@ from interp.results import Analysis, Section, Skipped
 
 __all__ = ["QUESTIONS", "Question", "Registered", "flattened", "section", "sections_of"]
 
-Question = Callable[[Analysis], Iterable[Section | Skipped]]
+Answer = Section | Skipped | None | Iterable[Section | Skipped]
+Question = Callable[..., Answer]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """A question, the group of the page that it stands in, and what it is called where it is skipped."""
+    """A question, the group of the page that it stands in, what it is called where it is skipped, and the part of an
+    analysis that it is about."""
 
     where: str | None
     title: str
+    part: str | None
     ask: Question
+
+    def answers(self, analysis: Analysis) -> Iterable[Section | Skipped]:
+        parts = [getattr(analysis, self.part)] if self.part else []
+        made = None if None in parts else self.ask(analysis, *parts)
+        return (made,) if isinstance(made, (Section, Skipped)) else made or ()
 
 
 QUESTIONS: dict[str, Registered] = {}
 
 
-def section(name: str, *, title: str = "", where: str | None = None) -> Callable[[Question], Question]:
-    """Register a question. ``where`` is the group that it stands in; without it its sections stand alone."""
+def section(
+    name: str, *, title: str = "", where: str | None = None, part: str | None = None
+) -> Callable[[Question], Question]:
+    """Register a question. ``where`` is the group that it stands in; without it its sections stand alone. ``part`` is a
+    field of the analysis, which the question is given too; it is not asked where that is None."""
 
     def register(ask: Question) -> Question:
         if name in QUESTIONS:
             raise UsageError(f"there is a section {name!r} already, expected another name; choose one that is free")
-        QUESTIONS[name] = Registered(where=where, title=title or name, ask=ask)
+        QUESTIONS[name] = Registered(where=where, title=title or name, part=part, ask=ask)
         return ask
 
     return register
@@ -98,21 +109,17 @@ ORDER = (
 )  # fmt: skip
 
 
-def _place(name: str) -> int:
-    return ORDER.index(name) if name in ORDER else len(ORDER)
-
-
 def sections_of(analysis: Analysis) -> tuple[Section, ...]:
     """All that the analysis has an answer for, grouped; why the others have none is said under what is left."""
     import_module("interp.reports.sections")  # its modules register themselves
     parts: dict[str, list[Section]] = {}
     alone = list(analysis.answers.values())
     reasons: dict[str, list[str]] = {}
-    titles = {name: question.title for name, question in QUESTIONS.items()}
     for name, reason in analysis.skipped.items():
-        reasons.setdefault(reason, []).append(titles.get(name, name))
-    for name, question in sorted(QUESTIONS.items(), key=lambda entry: _place(entry[0])):
-        for answer in question.ask(analysis):
+        reasons.setdefault(reason, []).append(QUESTIONS[name].title if name in QUESTIONS else name)
+    order = {name: place for place, name in enumerate(ORDER)}
+    for name, question in sorted(QUESTIONS.items(), key=lambda entry: order.get(entry[0], len(ORDER))):
+        for answer in question.answers(analysis):
             if isinstance(answer, Skipped):
                 if name not in analysis.skipped:
                     reasons.setdefault(answer.reason, []).append(question.title)
@@ -120,22 +127,16 @@ def sections_of(analysis: Analysis) -> tuple[Section, ...]:
                 alone.append(answer)
             else:
                 parts.setdefault(question.where, []).append(answer)
-    notes = dict.fromkeys((*_skipped(reasons), *analysis.checkpoint.notes, *analysis.evidence.notes))
+    skipped = [f"{listed(names, most=8)}: {Skipped(reason)}" for reason, names in reasons.items()]
+    notes = (*(line[0].upper() + line[1:] for line in skipped), *analysis.checkpoint.notes, *analysis.evidence.notes)
     if notes:
-        remarks = Section(name="notes", title="Notes, and what was skipped", remarks=tuple(notes))
+        remarks = Section(name="notes", title="Notes, and what was skipped", remarks=tuple(dict.fromkeys(notes)))
         parts.setdefault("left", []).append(remarks)
     groups = {group.name: group for group in GROUPS}
     groups |= {where: Section(name=where, title=where) for where in parts if where not in groups}
     made = [replace(group, parts=tuple(parts[name])) for name, group in groups.items() if name in parts]
     last = next((k for k, group in enumerate(made) if group.name in ("weights", "probes", "interventions")), len(made))
     return (*made[:last], *alone, *made[last:])
-
-
-def _skipped(reasons: dict[str, list[str]]) -> Iterator[str]:
-    """One line per reason: ``Probes and interventions: skipped, because …``."""
-    for reason, names in reasons.items():
-        line = f"{listed(names, most=8)}: {Skipped(reason)}"
-        yield line[0].upper() + line[1:]
 
 
 def flattened(sections: Iterable[Section]) -> Iterator[Section]:

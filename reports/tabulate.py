@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from interp.reports.numbers import estimate, interval, is_finite, number, percent
@@ -33,12 +34,19 @@ def points(
     rows: Iterable[Any], x: str, y: str, text: Callable[[Any, str], str], *, above: float | int = -math.inf
 ) -> list[Point]:
     """The rows whose field ``y`` is finite, and ``above`` that; ``text`` says a row, given the text of ``y``."""
-    name, _, beside = y.partition(":")
+    path, _, beside = y.partition(":")
+    found = [(row, *_owner(row, path)) for row in rows]
     return [
-        Point(_part(row, x), value, next(iter(_bars(row, name, beside)), None), text(row, _cell(row, y)))
-        for row in rows
-        if is_finite(value := getattr(row, name)) and value > above
+        Point(_part(row, x), value, next(iter(_bars(owner, name, beside)), None), text(row, _cell(row, y)))
+        for row, owner, name in found
+        if is_finite(value := _part(owner, name)) and value > above
     ]
+
+
+def _owner(row: Any, path: str) -> tuple[Any, str]:
+    """What has the field at the end of a path such as "0.layer", and the field's name."""
+    *owners, name = path.split(".")
+    return reduce(_part, owners, row), name
 
 
 def _part(row: Any, name: str) -> Any:
@@ -55,19 +63,15 @@ def _cell(row: Any, reader: Reader) -> str:
     if callable(reader):
         return reader(row)
     path, _, how = reader.partition(":")
-    *owners, name = path.split(".")
-    for owner in owners:
-        row = _part(row, owner)
-    value = _part(row, name)
+    owner, name = _owner(row, path)
+    value = _part(owner, name)
     if how == "%":
         return percent(value)
     if how.isdigit():
         return number(value, int(how))
-    bars = _bars(row, name, how)
-    if bars and isinstance(bars[0], tuple):
-        return interval(value, bars[0])
+    bar = next(iter(_bars(owner, name, how)), None)
+    if isinstance(bar, tuple):
+        return interval(value, bar)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if bars and not isinstance(bars[0], tuple):
-        return estimate(value, bars[0])
-    return estimate(value, None) if value is None or isinstance(value, float) else str(value)
+    return estimate(value, bar) if bar is not None or value is None or isinstance(value, float) else str(value)

@@ -14,14 +14,15 @@ from interp.reports.sections.verdict import Head, head
 from interp.reports.terminal_layout import Columns, items, line, section, show
 from interp.results import Analysis, ProbeReport, Section, Table
 
-__all__ = ["print_analysis", "print_probes", "render_analysis"]
+__all__ = ["print_analysis", "print_probes"]
 
 _TONES = {"good": "bold green", "caution": "bold yellow", "bad": "bold red"}
 
 
 def print_analysis(analysis: Analysis, console: Console) -> None:
     """Print the report."""
-    show(render_analysis(analysis), console)
+    sections = (item for entry in sections_of(analysis) for item in _printed(entry))
+    show(Group(*_verdict(head(analysis), analysis), *sections, *_provenance(analysis)), console)
 
 
 def print_probes(report: ProbeReport, console: Console) -> None:
@@ -29,12 +30,6 @@ def print_probes(report: ProbeReport, console: Console) -> None:
     title = line(f"{report.checkpoint.name}: what its activations hold", "bold")
     sections = probe_report_sections(report)
     show(Group(title, *(item for entry in sections for item in _printed(entry)), *_provenance(report)), console)
-
-
-def render_analysis(analysis: Analysis) -> RenderableType:
-    """The whole report as one rich renderable."""
-    sections = (item for entry in sections_of(analysis) for item in _printed(entry))
-    return Group(*_verdict(head(analysis), analysis), *sections, *_provenance(analysis))
 
 
 def _verdict(verdict: Head, analysis: Analysis) -> Iterator[RenderableType]:

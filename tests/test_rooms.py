@@ -84,7 +84,7 @@ def test_imports_go_one_way(name):
         ("interp.models.gram", "interp.__version__", True),
         ("interp.checkpoints.canonical", "interp.models.specification.ModelSpec", True),
         ("interp.checkpoints.canonical", "interp.analysis.analyse", False),
-        ("interp.probes.ridge", "interp.algebra.unrolling.prefix_maps", False),
+        ("interp.probes.ridge", "interp.algebra.unrolling.implicit_states", False),
         ("interp.algebra.unrolling", "interp.probes.ridge", True),
         ("interp.analysis", "interp.reports.html", False),
         ("interp.analysis", "interp.cli.main", False),

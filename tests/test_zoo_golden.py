@@ -21,7 +21,10 @@ LARGE = (
     "lsa-4-contracting",
     "lsa-4-fixed",
     "lsa-6-key-40",
-)  # about a minute each
+    # Of a kind with others that are run: lsa-4, and full-l4-u5.
+    "lsa-6",
+    "full-l4-c13",
+)  # up to a minute each
 
 
 @pytest.mark.parametrize(

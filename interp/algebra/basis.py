@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -27,33 +26,12 @@ __all__ = ["BasisLayers", "BasisMap", "BlockMap", "Matrices", "TraceMap", "omega
 Matrices = Float[Tensor, "prompt D D"]
 
 
-@runtime_checkable
-class BasisMap(Protocol):
-    """A linear map from Gram matrices to updates."""
-
-    @property
-    def name(self) -> str: ...
-
-    def add_update(self, total: Matrices, gram: Matrices, weight: float) -> None:
-        """total += weight * B(gram), in place."""
-        ...
-
-    def contract(self, cotangent: Matrices, gram: Matrices) -> Float[Tensor, " prompt"]:
-        """<cotangent, B(gram)> without forming B(gram)."""
-        ...
-
-    def add_pullback(self, total: Matrices, cotangent: Matrices, weight: float) -> None:
-        """total += weight * B^*(cotangent), the symmetric derivative of <cotangent, B(G)> with respect to G."""
-        ...
-
-    def entries(self) -> Int[Tensor, "entry 4"]:
-        """Index rows (a, b, c, e): the update adds G[b, c] to T[a, e]."""
-        ...
-
-
 @dataclass(frozen=True)
 class BlockMap:
-    """T[row, column] = G[row, column]: one block of the Gram matrix, kept in its place, and changed by ``within``."""
+    """T[row, column] = G[row, column]: one block of the Gram matrix, kept in its place, and changed by ``within``.
+
+    Like every basis map it is linear, G -> B(G).
+    """
 
     name: str
     row: Channel
@@ -67,17 +45,21 @@ class BlockMap:
         return matrix[:, self.row.indices, self.column.indices]
 
     def add_update(self, total: Matrices, gram: Matrices, weight: float) -> None:
+        """total += weight * B(gram), in place."""
         self._block(total).add_(self.within(self._block(gram)), alpha=weight)
 
     def contract(self, cotangent: Matrices, gram: Matrices) -> Float[Tensor, " prompt"]:
+        """<cotangent, B(gram)> without forming B(gram)."""
         return (self._block(cotangent) * self.within(self._block(gram))).sum((-1, -2))
 
     def add_pullback(self, total: Matrices, cotangent: Matrices, weight: float) -> None:
+        """total += weight * B^*(cotangent), the symmetric derivative of <cotangent, B(G)> with respect to G."""
         block = self.within(self._block(cotangent))
         self._block(total).add_(block, alpha=0.5 * weight)
         self._block(total.mT).add_(block, alpha=0.5 * weight)
 
     def entries(self) -> Int[Tensor, "entry 4"]:
+        """Index rows (a, b, c, e): the update adds G[b, c] to T[a, e]."""
         a, e = torch.cartesian_prod(_range(self.row), _range(self.column)).unbind(-1)
         return torch.stack([a, a, e, e], -1)
 
@@ -102,6 +84,9 @@ class TraceMap:
     def entries(self) -> Int[Tensor, "entry 4"]:
         a, b = torch.cartesian_prod(_range(self.row), _range(self.traced)).unbind(-1)
         return torch.stack([a, b, b, a], -1)
+
+
+BasisMap = BlockMap | TraceMap
 
 
 def _range(channel: Channel) -> Int[Tensor, " index"]:

@@ -40,6 +40,7 @@ __all__ = [
     "SketchMap",
     "find_machines",
     "find_sketch",
+    "label_weights",
     "machine_maps",
     "nearest_projector",
     "sketch_maps",
@@ -100,7 +101,7 @@ def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
         vectors = torch.linalg.eigh(M @ M.mT + M.mT @ M).eigenvectors[:, n - rank :]
         read = vectors @ vectors.mT if rank < n else torch.eye(n, dtype=M.dtype)
         reads.append(read)
-        writes.append(_written_projector(_written_weights(layers, layer, spec, read), read))
+        writes.append(_written_projector(_weights_at(layers, layer, spec, read), read))
         ranks.append(rank)
         spectra.append(tuple(relative.tolist()))
     if all(rank == reads[0].shape[0] for rank in ranks):
@@ -108,22 +109,16 @@ def find_sketch(layers: HeadLayers, spec: ModelSpec) -> Sketch | str:
     return Sketch(tuple(reads), tuple(ranks), tuple(spectra), tuple(writes))
 
 
-def _written_projector(W: Float[Tensor, "n n"], read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
-    """Pi' of a written matrix W, the very tensor ``read`` where it is Pi."""
+def _written_projector(N: Float[Tensor, "n n"], read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """Pi' of a layer with the weights N that reads x through ``read``, the very tensor ``read`` where it is Pi."""
+    weighed = read.trace() * torch.eye(len(read), dtype=read.dtype) + read
+    W = torch.linalg.solve(weighed, 2.0 * N, left=False)  # omega_xx Pi'
     nearest = nearest_projector(W)
     if nearest is None or float((nearest - read).norm()) < SAME:
         return read
     within = float((read @ nearest - nearest).norm()) < SAME
     explains = [float((W * projector).sum().square() / projector.trace()) for projector in (read, nearest)]
     return read if within and explains[1] < (1.0 + HARDLY) * explains[0] else nearest
-
-
-def _written_weights(
-    layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]
-) -> Float[Tensor, "n n"]:
-    """omega_xx Pi', from the weights of a layer that reads x through the projector ``read``."""
-    weighed = read.trace() * torch.eye(len(read), dtype=read.dtype) + read
-    return torch.linalg.solve(weighed, 2.0 * _weights_at(layers, layer, spec, read), left=False)
 
 
 def _weights_at(layers: HeadLayers, layer: int, spec: ModelSpec, read: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:

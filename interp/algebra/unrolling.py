@@ -6,8 +6,7 @@ Partitioned into inputs and label, C = [[M, u], [-w^T, a]], that is
     x_i^l = M^l x_i + u^l y_i ,      y_i^l = a^l y_i - <w^l, x_i>                          (versatile.md A3; theorem
     4.1)
 
-exactly, with no probe. For labels of size k, u is (d, k), a is (k, k), and w is a matrix W of k rows. With causal keys
-the same holds token by token, with prefix sums G_t in place of G.
+exactly, with no probe. For labels of size k, u is (d, k), a is (k, k), and w is a matrix W of k rows.
 """
 
 from __future__ import annotations
@@ -18,17 +17,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.errors import UsageError
 from interp.models.gram import GramTrajectory
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
-__all__ = ["ImplicitState", "implicit_states", "partition", "prediction", "prefix_maps", "unclipped"]
+__all__ = ["ImplicitState", "implicit_states", "label_indices", "partition", "unclipped"]
 
 
 @dataclass(frozen=True, eq=False)
 class ImplicitState:
-    """(M, u, w, a) of one layer; leading axes are prompts (and positions for causal keys)."""
+    """(M, u, w, a) of one layer; leading axes are prompts."""
 
     M: Float[Tensor, "*prompt input input"]
     u: Float[Tensor, "*prompt input label"]
@@ -63,11 +61,6 @@ def implicit_states(trajectory: GramTrajectory, spec: ModelSpec) -> tuple[Implic
     return tuple(partition(C, spec) for C in cumulative_maps(trajectory.maps))
 
 
-def prediction(tokens: Float[Tensor, "*prompt D"], spec: ModelSpec) -> Float[Tensor, "*prompt output"]:
-    """sign * (read-out channel) of output tokens."""
-    return spec.readout.sign * tokens[..., spec.channel(spec.readout.channel).indices]
-
-
 def unclipped(
     model: LinearTransformer,
     trajectory: GramTrajectory,
@@ -82,30 +75,3 @@ def unclipped(
         for tokens in (context, query):
             inside &= ((tokens @ C.mT).abs() <= model.spec.clip).flatten(1).all(-1)
     return inside
-
-
-def prefix_maps(
-    model: LinearTransformer, tokens: Float[Tensor, "prompt position D"]
-) -> tuple[Float[Tensor, "prompt position D D"], ...]:
-    """Per-token layer maps for causal keys: T_t = r I + s * sum_h P_h G_t Q_h^T, G_t = sum_{t' <= t} e_t' e_t'^T.
-
-    Raises UsageError when the keys are shared (use ``models.gram.forward``) or a token would be clipped.
-    """
-    if model.spec.attention.keys != "causal":
-        raise UsageError(
-            f"attention.keys is {model.spec.attention.keys!r}, expected 'causal'; shared keys have one map per prompt"
-        )
-    scale = model.spec.attention.factor(tokens.shape[1])
-    identity = torch.eye(model.spec.width, dtype=tokens.dtype) * float(model.spec.residual)
-    maps = []
-    for P, Q in zip(model.P, model.Q, strict=True):
-        prefix = (tokens[..., :, None] * tokens[..., None, :]).cumsum(1)
-        T = identity + scale * sum((p @ prefix @ q.T for p, q in zip(P, Q, strict=True)), torch.zeros_like(prefix))
-        tokens = (T @ tokens[..., None]).squeeze(-1)
-        if model.spec.clip is not None and bool((tokens.abs() > model.spec.clip).any()):
-            raise UsageError(
-                f"a token exceeds the clip of {model.spec.clip}, so no linear map describes the layer; "
-                "leave such prompts out, or unroll a model without clip"
-            )
-        maps.append(T)
-    return tuple(maps)

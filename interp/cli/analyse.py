@@ -6,6 +6,7 @@ import click
 
 from interp.cli.running import (
     REPORT,
+    SEED_OPTION,
     SPEC,
     TableFolders,
     expect_results,
@@ -13,7 +14,6 @@ from interp.cli.running import (
     print_result,
     prompts_option,
     run_command,
-    seed_option,
     table_options,
     working,
     write_results,
@@ -30,7 +30,7 @@ PROMPTS = prompts_option("How many prompts: half fitted on, half scored on.")
 @REPORT
 @json_option(" instead of tables")
 @PROMPTS
-@seed_option()
+@SEED_OPTION
 @table_options
 def command(
     checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int, tables: TableFolders

@@ -7,7 +7,7 @@ import shlex
 
 import click
 
-from interp.cli.running import expect_readable, expect_writable, prompts_option, run_command, seed_option, working
+from interp.cli.running import SEED_OPTION, expect_readable, expect_writable, prompts_option, run_command, working
 from interp.errors import CheckFailed
 from interp.reports.emit import LANGUAGES, emitted
 
@@ -21,7 +21,7 @@ __all__ = ["command"]
 @click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
 @prompts_option("To identify on, and of every kind in the certificate (of linear dynamics at most 512).")
-@seed_option()
+@SEED_OPTION
 def command(
     checkpoint: str, form: str, out: str | None, spec: str | None, as_json: bool, prompts: int, seed: int
 ) -> None:

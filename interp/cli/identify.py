@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from interp.cli.analyse import PROMPTS, analyse_checkpoint
-from interp.cli.running import SPEC, TableFolders, json_option, seed_option, table_options
+from interp.cli.running import SEED_OPTION, SPEC, TableFolders, json_option, table_options
 
 __all__ = ["command"]
 
@@ -15,7 +15,7 @@ __all__ = ["command"]
 @SPEC
 @json_option(" instead of tables")
 @PROMPTS
-@seed_option()
+@SEED_OPTION
 @table_options
 def command(checkpoint: str, spec: str | None, as_json: bool, prompts: int, seed: int, tables: TableFolders) -> None:
     """Say which algorithm CHECKPOINT runs, as ``interp-probe CHECKPOINT`` does and with the same numbers, without the

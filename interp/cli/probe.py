@@ -8,6 +8,7 @@ import click
 
 from interp.cli.running import (
     REPORT,
+    SEED_OPTION,
     SPEC,
     TableFolders,
     expect_results,
@@ -15,7 +16,6 @@ from interp.cli.running import (
     print_result,
     prompts_option,
     run_command,
-    seed_option,
     table_options,
     working,
     write_results,
@@ -45,7 +45,7 @@ __all__ = ["command", "numbers"]
 @REPORT
 @json_option(" instead of a table")
 @prompts_option("How many prompts, in constant memory.")
-@seed_option()
+@SEED_OPTION
 @table_options
 def command(
     checkpoint: str,

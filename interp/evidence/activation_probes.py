@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interp.evidence.interventions import intervene
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.probing import default_probes
 from interp.evidence.question import Answer, question
 from interp.identify.choose import Choice
@@ -39,8 +40,7 @@ def interventions(choice: Choice, run: Run) -> Answer | Skipped | None:
     if not erased:
         return None
     run.progress("intervening")
-    moved, erasures, notes = intervene(
-        run.model, run.task, erased, range(run.model.layers + 1), (None,), min(run.prompts, PROBE_PROMPTS),
-        run.seeds.probes, budget=OPERATIONS,
-    )  # fmt: skip
+    layers, count = range(run.model.layers + 1), min(run.prompts, PROBE_PROMPTS)
+    request = ProbeRequest(run.model, run.task, erased, layers, (None,), count, run.seeds.probes)
+    moved, erasures, notes = intervene(request, budget=OPERATIONS)
     return Answer(fields={"transplants": moved, "erasures": erasures}, notes=notes)

@@ -115,18 +115,27 @@ def describe_behaviour(model: LinearTransformer, task: LinearTask, seed: int) ->
     last = {entry.solver: entry for entry in matches if entry.layer == model.layers}
     kept = {solver.name: solver for solver in solvers if solver.name in last}
     closest, alike = _closest([last[name] for name in kept])
-    iterates = {name: solver.marks.index(last[name].best) for name, solver in kept.items()}
-    gradient = _sensitivity(model, few)
+    best = {name: solver.marks.index(last[name].best) for name, solver in kept.items()}
+    gradient, other = _sensitivity(model, few), _statistics(few)
+    size = gradient.square().sum(-1)
     return Behaviour(
         weights=network.found_by,
         linearity_r2=network.linearity_r2,
         solvers=tuple(
-            _solver(solver, gradient, solver.iterates(_statistics(few))[iterates[name]], seeds[3])
+            Solver(
+                name=name,
+                label=solver.label,
+                unit=solver.unit,
+                parameters=dict(solver.parameters),
+                **with_error(
+                    "sensitivity", ratio(_errors(gradient, solver.iterates(other)[best[name]]), size, seeds[3])
+                ),
+            )
             for name, solver in kept.items()
         ),
         matches=tuple(matches),
         null_similarity=tuple(_similarity(w - scored.w, -scored.w, seeds[3])[0] for w in network.w),
-        shifts=_shifts(model, task, kept, iterates, count, seeds[3]),
+        shifts=_shifts(model, task, kept, best, count, seeds[3]),
         solves_task=_solves(model, task, scored),
         closest=closest,
         alike=alike,
@@ -152,8 +161,8 @@ def _statistics(prompts: LinearExamples) -> RegressionStatistics:
     return RegressionStatistics.from_data(prompts.x, prompts.y)
 
 
-def _errors(w: Float[Tensor, "prompt dim"], iterates: Float[Tensor, "mark prompt dim"]) -> Float[Tensor, "prompt mark"]:
-    return (iterates - w).square().sum(-1).T
+def _errors(w: Float[Tensor, "prompt dim"], other: Float[Tensor, "*mark prompt dim"]) -> Float[Tensor, "*mark prompt"]:
+    return (other - w).square().sum(-1)
 
 
 def _match(
@@ -169,20 +178,20 @@ def _match(
     w, size = weights[layer], weights[layer].square().sum(-1)
     if not float(size.sum()) > NOTHING * max(float(v.square().sum()) for v in weights):
         return None
-    errors = _errors(earlier[layer], own).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    errors = _errors(earlier[layer], own).T.nan_to_num(nan=torch.inf, posinf=torch.inf)
     draws = resampled_sums(errors.clamp_max(1e300), seed)
     best = int(errors.clamp_max(1e300).sum(0).argmin())
     marks = torch.tensor(solver.marks, dtype=torch.float64)
     low, high = marks[draws.argmin(1)].quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     budget = None
     if solver.unit == "steps" and layer < len(marks):
-        budget, _ = ratio(_errors(w, other[layer : layer + 1])[:, 0], size, seed)
+        budget, _ = ratio(_errors(w, other[layer]), size, seed)
     return Match(
         layer=layer,
         solver=solver.name,
         best=solver.marks[best],
         best_ci=(low, high),
-        **with_error("distance", ratio(_errors(w, other[best : best + 1])[:, 0], size, seed)),
+        **with_error("distance", ratio(_errors(w, other[best]), size, seed)),
         at_budget=budget,
         **with_error("similarity", _similarity(w - truth, other[best] - truth, seed)),
     )
@@ -232,25 +241,8 @@ def _predicted(model: LinearTransformer, prompts: LinearExamples) -> Float[Tenso
     return HookedLinearTransformer(model)(*prompts.inputs(model.spec))[:, -1, 0]
 
 
-def _solver(
-    solver: Trajectory, gradient: Float[Tensor, "prompt dim"], w: Float[Tensor, "prompt dim"], seed: int
-) -> Solver:
-    return Solver(
-        name=solver.name,
-        label=solver.label,
-        unit=solver.unit,
-        parameters=dict(solver.parameters),
-        **with_error("sensitivity", ratio((gradient - w).square().sum(-1), gradient.square().sum(-1), seed)),
-    )
-
-
 def _shifts(
-    model: LinearTransformer,
-    task: Task,
-    solvers: dict[str, Trajectory],
-    iterates: dict[str, int],
-    count: int,
-    seed: int,
+    model: LinearTransformer, task: Task, solvers: dict[str, Trajectory], best: dict[str, int], count: int, seed: int
 ) -> tuple[Shift, ...]:
     out = []
     for number, (name, variation) in enumerate(task.variations().items()):
@@ -268,7 +260,7 @@ def _shifts(
         else:
             count_of, predicted = drawn.count, _predicted(model, drawn)
             for solver, trajectory in solvers.items():
-                w = trajectory.iterates(_statistics(drawn))[iterates[solver]]
+                w = trajectory.iterates(_statistics(drawn))[best[solver]]
                 found[solver] = ratio((predicted - (w * drawn.x_query).sum(-1)).square(), predicted.square(), seed)
         out.append(
             Shift(

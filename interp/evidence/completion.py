@@ -13,7 +13,7 @@ from torch import Tensor
 
 from interp.algebra.unrolling import label_indices
 from interp.evidence.extraction import extract
-from interp.evidence.question import Answer, question, with_error
+from interp.evidence.question import Answer, question
 from interp.families.omegas import OmegaFit
 from interp.families.parametrisations import BasisParametrisation, SketchedParametrisation
 from interp.identify.choose import Choice
@@ -21,7 +21,6 @@ from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
 from interp.models.gram import forward
 from interp.models.skipped import Skipped
-from interp.models.specification import ModelSpec
 from interp.models.tasks import Blocks, BlocksTask
 from interp.results.completion import Agreement, Completion, MachineTraffic, SketchLayer
 from interp.stats.averages import mean_with_error
@@ -34,27 +33,19 @@ REGIMES = {"gd++": "full", "tied gd++": "full", "gd++ (sketched)": "sketch", "gd
 @question("completion", brief=True)
 def completion(choice: Choice, run: Run) -> Answer | Skipped | None:
     """All of it, for the chosen family or the closest."""
-    network, best, chosen = run.network, choice.closest, choice.chosen
-    task = run.task
+    network, best, chosen, task = run.network, choice.closest, choice.chosen, run.task
     if not isinstance(network.held_out.drawn, Blocks) or not isinstance(task, BlocksTask):
         return None
     if not isinstance(network, SharedKeys):
         return network.skipped
-    spec, held_out = run.spec, network.held_out
-    inputs, label = label_indices(spec)
-    apart: tuple[Agreement, ...] = ()
-    if isinstance(best, OmegaFit):
-        apart = agreement(network, best)
     form = chosen if isinstance(chosen, OmegaFit) else None
     found = Completion(
         regime=None if form is None else REGIMES.get(form.family.name),
         laws=() if form is None else form.laws,
-        agreement=apart,
+        agreement=agreement(network, best) if isinstance(best, OmegaFit) else (),
         sketch=_sketch(form),
-        machines=_machines(form, network, spec, task.context + task.queries),
-        extraction=extract(
-            network.layers, task.machines, inputs, label, held_out.prompts, held_out.prediction, run.seeds.adaptation
-        ),
+        machines=_machines(form, network, task.context + task.queries),
+        extraction=extract(network, task.machines, run.seeds.adaptation),
     )
     return Answer(fields={"completion": found})
 
@@ -72,10 +63,10 @@ def agreement(network: SharedKeys, fit: OmegaFit) -> tuple[Agreement, ...]:
         compared = label if layer + 1 == len(runs[0]) else slice(None)
         apart = [mean_with_error((ours - other)[..., compared].square().mean((1, 2))) for other in theirs]
         read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
-        error = mean_with_error((read - drawn.target).square().mean((1, 2)))
-        rows = zip(("difference", "layerwise", "error"), (*apart, error), strict=True)
-        figures = [with_error(name, row, f"{name}_stderr") for name, row in rows]
-        out.append(Agreement(layer=layer, **figures[0], **figures[1], **figures[2]))
+        row = dict(zip(("difference", "layerwise"), apart, strict=True))
+        row["error"] = mean_with_error((read - drawn.target).square().mean((1, 2)))
+        figures = {f"{name}_stderr": error for name, (_, error) in row.items()}
+        out.append(Agreement(layer=layer, **{name: mean for name, (mean, _) in row.items()}, **figures))
     return tuple(out)
 
 
@@ -101,11 +92,11 @@ def _overlap(one: Float[Tensor, "n n"], other: Float[Tensor, "n n"]) -> float:
     return float((one * other).sum() / torch.minimum(one.trace(), other.trace()))
 
 
-def _machines(chosen: OmegaFit | None, network: SharedKeys, spec: ModelSpec, tokens: int) -> MachineTraffic | None:
+def _machines(chosen: OmegaFit | None, network: SharedKeys, tokens: int) -> MachineTraffic | None:
     family = None if chosen is None else chosen.parametrisation
     if not isinstance(family, BasisParametrisation) or not family.machines:
         return None
-    inputs, label = label_indices(spec)
+    inputs, label = label_indices(network.model.spec)
     within, cross = family.machine_masks[0] > 0, []
     for layer in range(network.layers.layers):
         P, Q = network.layers.P[layer][:, inputs], network.layers.Q[layer][:, inputs]

@@ -14,7 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.algebra.sensitivity import Prompts, predict
+from interp.algebra.sensitivity import predict
+from interp.algebra.unrolling import label_indices
+from interp.identify.networks import SharedKeys
 from interp.identify.score import bootstrap_fidelity
 from interp.models.gram import HeadLayers
 from interp.results.completion import Extraction
@@ -57,17 +59,10 @@ def extracted(layers: HeadLayers, heads: int) -> HeadLayers:
     return HeadLayers(P=torch.stack(P), Q=torch.stack(Q), scale=layers.scale, residual=layers.residual)
 
 
-def extract(
-    network: HeadLayers,
-    heads: int,
-    inputs: list[int],
-    label: list[int],
-    prompts: Prompts,
-    reference: Float[Tensor, "prompt output"],
-    seed: int,
-) -> Extraction:
-    """Its levels by layer, and how well it predicts what the network predicts (``reference``)."""
-    found = extracted(network, min(heads, network.P.shape[1]))
+def extract(network: SharedKeys, heads: int, seed: int) -> Extraction:
+    """Its levels by layer, and how well it predicts what the network predicts."""
+    found = extracted(network.layers, min(heads, network.model.heads))
+    inputs, label = label_indices(network.model.spec)
     rows = []
     for P, Q in zip(found.P, found.Q, strict=True):
         diagonal, scores = P.diagonal(dim1=-2, dim2=-1), Q.diagonal(dim1=-2, dim2=-1)
@@ -75,7 +70,8 @@ def extract(
             "a1": _level(scores[:, inputs]), "a2": _level(diagonal[:, inputs]), "a3": _level(diagonal[:, label]),
             "kept Q": float((Q != 0).double().mean()), "kept P": float((P != 0).double().mean()),
         })  # fmt: skip
-    score = bootstrap_fidelity(predict(found, prompts), reference, seed)
+    held_out = network.held_out
+    score = bootstrap_fidelity(predict(found, held_out.prompts), held_out.prediction, seed)
     return Extraction(layers=tuple(rows), fidelity=score.fidelity, fidelity_ci=score.interval)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from interp.algebra.linear_prompts import DIVERGED
 from interp.errors import UsageError
+from interp.evidence.probe_request import ProbeRequest
 from interp.models.hooked import HookedLinearTransformer
-from interp.models.tasks import Examples, Prompts, Target, Task
+from interp.models.tasks import Examples, Prompts
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import query_tokens
 from interp.probes.erasure import erasures
@@ -28,23 +27,17 @@ NUMBERS = 2**26  # at most so many attention scores at a time
 
 
 def intervene(
-    model: LinearTransformer,
-    task: Task,
-    targets: Sequence[Target],
-    layers: Sequence[int],
-    positions: Sequence[int | None],
-    prompts: int,
-    seed: int,
-    budget: float = OPERATIONS,
+    request: ProbeRequest, budget: float = OPERATIONS
 ) -> tuple[tuple[Transplant, ...], tuple[Erasure, ...], tuple[str, ...]]:
-    """Transplants and erasures after ``layers`` on at most ``prompts`` prompts, as many as about ``budget``
-    floating-point operations allow, and notes on what was skipped.
+    """Transplants and erasures on at most as many prompts as asked for, as about ``budget`` floating-point operations
+    allow, and notes on what was skipped.
 
     Erasures are of the targets that token probes look for, in the token whose prediction is scored: the query where
-    ``task`` has one, else the last of ``positions``.
+    the task has one, else the last of the positions.
     """
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
-    erasable = [target for target in targets if "token" in target.kinds]
+    model, task, prompts = request.model, request.task, request.prompts
+    seeds = [int(s) for s in np.random.SeedSequence(request.seed).generate_state(3)]
+    erasable = [target for target in request.targets if "token" in target.kinds]
     runs = 2 * max(1, len(erasable)) * (model.layers + 1)
     held = int(NUMBERS / (model.heads * (task.context + 1) ** 2))
     affordable = min(int(budget / (runs * operations(model, task.context))), held)
@@ -70,13 +63,10 @@ def intervene(
             notes.append(f"transplants: skipped, because {error}")
         if model.spec.clip is not None:
             notes.append("transplants: where tokens meet the clip, nothing promises that predictions follow")
-    position = None if query_tokens(task, model.spec) else positions[-1]
+    position = None if query_tokens(task, model.spec) else request.positions[-1]
     erased = erasures(model, erasable, train, test, position, seeds[2])
-    return (
-        tuple(row for row in moved if row.layer in layers),
-        tuple(row for row in erased if row.layer in layers),
-        tuple(notes),
-    )
+    kept = tuple(row for row in moved if row.layer in request.layers)
+    return kept, tuple(row for row in erased if row.layer in request.layers), tuple(notes)
 
 
 def finite_prompts(model: LinearTransformer, prompts: Prompts) -> Prompts:

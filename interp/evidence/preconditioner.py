@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from interp.algebra.structure import label_weights
 from interp.evidence.question import Answer, question
 from interp.families.omegas import OmegaFit
 from interp.families.parametrisations import MatrixParametrisation
@@ -23,17 +24,7 @@ from interp.identify.run import Run
 from interp.models.tasks import LinearTask
 from interp.results import Preconditioner
 
-__all__ = ["preconditioners", "weight_matrix"]
-
-
-def weight_matrix(
-    P: Float[Tensor, "head D D"], Q: Float[Tensor, "head D D"], parametrisation: MatrixParametrisation
-) -> Float[Tensor, "dim dim"]:
-    """Omega by weights: T[y, e] gets Omega[c, e] G[y, c] from K, whatever the gauge."""
-    x, y = list(parametrisation.inputs), parametrisation.label
-    first = torch.einsum("h,hec->ce", P[:, y, y], Q[:, x][:, :, x])
-    second = torch.einsum("hc,he->ce", P[:, y, x], Q[:, x, y])
-    return first + second
+__all__ = ["preconditioners"]
 
 
 @question("preconditioners", brief=True)
@@ -53,7 +44,7 @@ def preconditioners(choice: Choice, run: Run) -> Answer | None:
     rows = tuple(
         Preconditioner(
             layer=layer,
-            weight=weight_matrix(network.P[layer], network.Q[layer], chosen.parametrisation).tolist(),
+            weight=label_weights(network, layer, run.spec).tolist(),
             refit=refit[layer].tolist(),
             refit_stderr=stderr[layer].tolist(),
             distance=_distances(refit[layer], references),

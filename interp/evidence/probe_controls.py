@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.question import finite, with_error
-from interp.models.tasks import Prompts, Task
+from interp.models.tasks import Prompts
 from interp.probes.across import Battery, gather
 from interp.probes.activations import Reader
 from interp.probes.controls import untrained_models
@@ -80,33 +81,29 @@ def score_row(held_out: Scores, controls: Controls, kind: str, outputs: slice, s
 
 
 def measure_controls(
+    request: ProbeRequest,
     reader: Reader,
-    task: Task,
     wanted: Sequence[Battery],
     layers: Sequence[int],
     prompts: Sequence[Prompts],
     groups: int,
-    fewer: int | None,
     seed: int,
-    progress: Callable[[str], None],
 ) -> Controls:
-    """On ``prompts``, of which ``groups`` groups are made; ``fewer`` as in :class:`Controls`."""
-    count = sum(chunk.count for chunk in prompts)
+    """On ``prompts``, the first of those of the request, of which ``groups`` groups are made."""
+    task, count = request.task, sum(chunk.count for chunk in prompts)
 
     def held_out(of: Reader, shuffle: bool = False) -> Mapping[str, HeldOut]:
-        moments = gather(of, task, wanted, layers, prompts, count, groups, shuffle)
-        return {
-            battery.kind: cross_fit(moments[battery.kind], battery.widths).held_out
-            for battery in wanted
-            if enough(moments[battery.kind])
-        }
+        moments = gather(of, wanted, layers, prompts, count, groups, shuffle)
+        kept = (battery for battery in wanted if enough(moments[battery.kind]))
+        return {battery.kind: cross_fit(moments[battery.kind], battery.widths).held_out for battery in kept}
 
     calibration_seed, *model_seeds = (int(s) for s in np.random.SeedSequence(seed).generate_state(UNTRAINED + 1))
     calibration = task.sample(max(CALIBRATION_TOKENS // task.context, 8), calibration_seed)
     untrained = []
     for number, other in enumerate(untrained_models(reader.model, calibration, model_seeds)):
-        progress(f"probing untrained models ({number + 1} of {UNTRAINED})")
+        request.progress(f"probing untrained models ({number + 1} of {UNTRAINED})")
         untrained.append(held_out(replace(reader, model=other)))
+    fewer = count if count < request.prompts else None
     by_kind = {b.kind: [errors[b.kind] for errors in untrained if b.kind in errors] for b in wanted}
     return Controls(real=held_out(reader), shuffled=held_out(reader, shuffle=True), untrained=by_kind, fewer=fewer)
 

@@ -20,9 +20,10 @@ from interp.errors import LayoutError, UsageError
 from interp.evidence.implicit_fits import implicit_fits
 from interp.evidence.interventions import intervene, operations
 from interp.evidence.probe_controls import CONTROLS, Controls, enough, measure_controls, score_row
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.published import find_protocols
 from interp.evidence.question import with_error
-from interp.models.tasks import KINDS, Target, Task, find_targets, targets_of, task_of
+from interp.models.tasks import KINDS, Task, find_targets, targets_of, task_of
 from interp.models.transformer import LinearTransformer
 from interp.probes.across import Battery, batteries, gather
 from interp.probes.activations import Reader, query_tokens, stream
@@ -30,7 +31,7 @@ from interp.probes.intervals import score
 from interp.probes.moments import Moments
 from interp.probes.ridge import cross_fit
 from interp.provenance import checkpoint_info, provenance
-from interp.results import ProbeReport, ProbeScore, ProbeTarget
+from interp.results import ImplicitFit, ProbeReport, ProbeScore, ProbeTarget
 
 __all__ = ["DEFAULT_PROMPTS", "default_probes", "probe_checkpoint", "probe_model"]
 
@@ -85,16 +86,12 @@ def probe_checkpoint(
         )
     chosen = find_targets(task, targets) if targets else known
     sound, published = find_protocols(known, protocols, chosen if targets else ())
-    shown, places = _layers(model, layers)[0], _positions(task, queried, positions)
-    rows: list[ProbeScore] = []
-    notes: list[str] = []
-    parts: dict[str, Any] = {}
-    if sound:
-        rows, notes, parts = _sound(model, task, chosen, shown, places, prompts, seed, progress)
+    layers, places = _layers(model, layers), _positions(task, queried, positions)
+    request = ProbeRequest(model, task, chosen, layers, places, prompts, seed, progress)
+    rows, notes, parts = _sound(request) if sound else ([], [], {})
     for protocol in published:
         progress(f"probing as published ({protocol.name})")
-        wanted = protocol.chosen(chosen, named=bool(targets))
-        rows += protocol.scores(model, task, wanted, places, shown, seed, prompts, progress)
+        rows += protocol.scores(replace(request, targets=protocol.chosen(chosen, named=bool(targets))))
         notes += protocol.weaknesses
     probed = {row.target for row in rows}
     return ProbeReport(
@@ -112,25 +109,17 @@ def probe_checkpoint(
     )
 
 
-def _sound(
-    model: LinearTransformer,
-    task: Task,
-    targets: Sequence[Target],
-    layers: Sequence[int],
-    positions: tuple[int | None, ...],
-    prompts: int,
-    seed: int,
-    progress: Callable[[str], None],
-) -> tuple[list[ProbeScore], list[str], dict[str, Any]]:
+def _sound(request: ProbeRequest) -> tuple[list[ProbeScore], list[str], dict[str, Any]]:
     """Scores with their controls, notes, and how linear implicit models are and interventions as fields of a report."""
-    named = None if positions == (None,) else [p for p in positions if p is not None]
-    scores, notes = probe_model(model, task, targets, KINDS, layers, named, prompts, seed, progress)
-    progress("intervening")
-    linear = any("within-prompt" in target.kinds for target in targets)
-    fits = implicit_fits(model, task.sample(min(prompts, CHUNK), seed), positions, layers) if linear else ()
-    apart = int(np.random.SeedSequence((seed, 1)).generate_state(1)[0])
-    moved, erased, skipped = intervene(model, task, targets, layers, positions, prompts, apart)
-    return [*scores], [*notes, *skipped], {"implicit": fits, "transplants": moved, "erasures": erased}
+    scores, notes = probe_model(request)
+    request.progress("intervening")
+    fits: tuple[ImplicitFit, ...] = ()
+    if any("within-prompt" in target.kinds for target in request.targets):
+        drawn = request.task.sample(min(request.prompts, CHUNK), request.seed)
+        fits = implicit_fits(request.model, drawn, request.positions, request.layers)
+    apart = int(np.random.SeedSequence((request.seed, 1)).generate_state(1)[0])
+    moved, erased, skipped = intervene(replace(request, seed=apart))
+    return scores, [*notes, *skipped], {"implicit": fits, "transplants": moved, "erasures": erased}
 
 
 def default_probes(
@@ -139,67 +128,55 @@ def default_probes(
     """The probes that an analysis makes: of the targets that are ``usual`` for the task, at the query or at a few
     positions of a sequence. And a note when there are none."""
     targets = [target for target in targets_of(task) if target.usual]
-    kinds = dict.fromkeys(kind for target in targets for kind in target.usual)
-    positions = None
+    positions: tuple[int | None, ...] = (None,)
     if not query_tokens(task, model.spec):
-        positions = [place for place in USUAL_POSITIONS if place < task.context] or [task.context - 1]
+        positions = tuple(place for place in USUAL_POSITIONS if place < task.context) or (task.context - 1,)
+    request = ProbeRequest(model, task, targets, range(model.layers + 1), positions, prompts, seed)
     try:
-        scores, _ = probe_model(model, task, targets, tuple(kinds), None, positions, prompts, seed, lambda step: None)
+        scores, _ = probe_model(request, list(dict.fromkeys(kind for target in targets for kind in target.usual)))
     except UsageError as error:
         return (), f"probes: skipped, because {error}"
-    return scores, None
+    return tuple(scores), None
 
 
-def probe_model(
-    model: LinearTransformer,
-    task: Task,
-    targets: Sequence[Target],
-    kinds: Sequence[str],
-    layers: Sequence[int] | None,
-    positions: Sequence[int] | None,
-    prompts: int,
-    seed: int,
-    progress: Callable[[str], None],
-) -> tuple[tuple[ProbeScore, ...], tuple[str, ...]]:
+def probe_model(request: ProbeRequest, kinds: Sequence[str] = KINDS) -> tuple[list[ProbeScore], tuple[str, ...]]:
     """The scores, by kind, target, position and layer, and notes on what was left out."""
+    model, task, prompts = request.model, request.task, request.prompts
     if prompts < FEWEST_PROMPTS:
         raise UsageError(f"asked for {prompts} prompts, expected {FEWEST_PROMPTS} or more to fit and score probes on")
-    shown, read = _layers(model, layers)
-    places = _positions(task, bool(query_tokens(task, model.spec)), positions)
     notes = []
-    reader = Reader(model, (), places)
+    reader = Reader(model, (), request.positions)
     if "within-prompt" in kinds and (why := _without_implicit(reader, task)):
         kinds = [kind for kind in kinds if kind != "within-prompt"]
         notes.append(f"within-prompt probes: skipped, because {why}")
-    wanted = batteries(task, targets, places, kinds, reader.causal)
+    wanted = batteries(task, request.targets, request.positions, kinds, reader.causal)
     reader = replace(reader, kinds=tuple(battery.kind for battery in wanted))
+    read = sorted({0, *request.layers})  # the input is a control
     groups = _groups(model, wanted, len(read), prompts)
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3)]
+    seeds = [int(s) for s in np.random.SeedSequence(request.seed).generate_state(3)]
     chunk = _chunk(model, task)
 
-    progress("reading activations")
-    moments = gather(reader, task, wanted, read, stream(task, prompts, seeds[0], chunk), prompts, groups)
+    request.progress("reading activations")
+    moments = gather(reader, wanted, read, stream(task, prompts, seeds[0], chunk), prompts, groups)
     dropped = max(int(m.dropped.sum()) for m in moments.values())
     if dropped:
         notes.append(f"{dropped} of {prompts} prompts diverge; they are left out of every figure")
-    lost = [battery for battery in wanted if not enough(moments[battery.kind])]
-    kept = [battery for battery in wanted if battery not in lost]
+    kept = [battery for battery in wanted if enough(moments[battery.kind])]
     diverge = f"skipped, because {dropped} of {prompts} prompts diverge"
-    scores = [score for battery in lost for score in _unscored(battery, shown, diverge)]
+    scores = [score for battery in wanted if battery not in kept for score in _unscored(battery, request, diverge)]
     if not kept:
-        return tuple(scores), tuple(notes)
+        return scores, tuple(notes)
     affordable = int(CONTROL_OPERATIONS / operations(model, task.context, reader.shared_maps))
     few = min(prompts, CONTROL_PROMPTS, max(affordable, FEWEST_CONTROL_PROMPTS))
     same = list(stream(task, few, seeds[0], chunk))
-    fewer = few if few < prompts else None
-    controls = measure_controls(reader, task, kept, read, same, min(groups, few), fewer, seeds[1], progress)
-    if fewer:
+    controls = measure_controls(request, reader, kept, read, same, min(groups, few), seeds[1])
+    if controls.fewer:
         notes.append(f"controls, and the differences to them: on {few} prompts, and so is the R² that they belong to")
 
-    progress("scoring")
+    request.progress("scoring")
     for battery in kept:
-        scores += _scores(battery, moments[battery.kind], controls, shown, read, seeds[2])
-    return tuple(scores), tuple(notes)
+        scores += _scores(battery, moments[battery.kind], controls, request.layers, read, seeds[2])
+    return scores, tuple(notes)
 
 
 def _without_implicit(reader: Reader, task: Task) -> str | None:
@@ -247,21 +224,21 @@ def _scores(
     return out
 
 
-def _unscored(battery: Battery, shown: Sequence[int], reason: str) -> list[ProbeScore]:
+def _unscored(battery: Battery, request: ProbeRequest, reason: str) -> list[ProbeScore]:
     row = partial(ProbeScore, kind=battery.kind, r2=None, r2_ci=(None, None), mse=None, control=dict.fromkeys(CONTROLS))
-    places = product(battery.targets, battery.positions, shown)
+    places = product(battery.targets, battery.positions, request.layers)
     return [row(layer=layer, target=t.name, position=position, reason=reason) for t, position, layer in places]
 
 
-def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Those asked for, and those read: the input is a control, and is always read."""
+def _layers(model: LinearTransformer, layers: Sequence[int] | None) -> tuple[int, ...]:
+    """Those asked for, or all."""
     shown = tuple(range(model.layers + 1)) if layers is None else tuple(sorted(set(layers)))
     if not shown or shown[0] < 0 or shown[-1] > model.layers:
         raise UsageError(
             f"asked for activations after {', '.join(map(str, shown))} layers, expected 0, the input, or 1 to "
             f"{model.layers}"
         )
-    return shown, tuple(sorted({0, *shown}))
+    return shown
 
 
 def _positions(task: Task, queried: bool, positions: Sequence[int] | None) -> tuple[int | None, ...]:

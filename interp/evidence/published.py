@@ -20,8 +20,9 @@ import torch
 from interp.errors import UsageError
 from interp.evidence.interventions import finite_prompts
 from interp.evidence.probe_controls import CONTROLS, Controls, score_row
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.question import finite, with_error
-from interp.models.tasks import Target, Task
+from interp.models.tasks import Target
 from interp.models.tasks.dynamics_targets import NEXT, PUBLISHED
 from interp.models.transformer import LinearTransformer
 from interp.probes.activations import Reader
@@ -42,13 +43,13 @@ PROMPTS, GROUPS = 2048, 128  # of attention pooling
 NUMBERS = 2**26  # at most so many numbers of tokens, over layers and models
 UNTRAINED = 3  # models: each takes as long as the network itself
 READOUTS = {f"attention-{kind}": AttentionPooling(readout=kind) for kind in ("linear", "mlp")}
-Scoring = Callable[..., list[ProbeScore]]
+Scoring = Callable[[ProbeRequest], list[ProbeScore]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """``scores(model, task, targets, positions, layers, seed, prompts, progress)`` gives the rows. ``usual``: the
-    targets when none are named. ``by_default``: whether it is followed when no protocol is named."""
+    """``scores`` gives the rows. ``usual``: the targets when none are named. ``by_default``: whether the protocol is
+    followed when none is named."""
 
     name: str
     targets: tuple[str, ...]
@@ -112,22 +113,14 @@ def find_protocols(
         "mean of the tokens leaves",
     ),
 )
-def akyurek_scores(
-    model: LinearTransformer,
-    task: Task,
-    targets: Sequence[Target],
-    positions: Sequence[int | None],
-    layers: Sequence[int],
-    seed: int,
-    prompts: int = PROMPTS,
-    progress: Callable[[str], None] = lambda step: None,
-) -> list[ProbeScore]:
+def akyurek_scores(request: ProbeRequest) -> list[ProbeScore]:
     """Attention-pooled probes of the context's tokens, linear and with an MLP, one per layer, target and read-out;
-    ``positions`` are pooled."""
+    positions are pooled."""
+    model, task, layers = request.model, request.task, request.layers
     read = tuple(sorted({0, *layers}))
     each = (1 + UNTRAINED) * len(read) * task.context * model.spec.width
-    seeds = [int(s) for s in np.random.SeedSequence(seed).generate_state(3 + UNTRAINED)]
-    drawn = finite_prompts(model, task.sample(max(1, min(prompts, PROMPTS, NUMBERS // each)), seeds[0]))
+    seeds = [int(s) for s in np.random.SeedSequence(request.seed).generate_state(3 + UNTRAINED)]
+    drawn = finite_prompts(model, task.sample(max(1, min(request.prompts, PROMPTS, NUMBERS // each)), seeds[0]))
     others = untrained_models(model, task.sample(max(2048 // task.context, 8), seeds[1]), seeds[3:])
     inner = [layer for layer in read if layer]  # the inputs of untrained models are the inputs
 
@@ -139,8 +132,8 @@ def akyurek_scores(
     stray = torch.cat([context_tokens(other, inner) for other in others]) if inner else None
     group = group_of(torch.arange(drawn.count), drawn.count, min(GROUPS, drawn.count))
     out = []
-    for number, (target, (kind, settings)) in enumerate(product(targets, READOUTS.items())):
-        progress(f"training pooled probes ({number + 1} of {len(targets) * len(READOUTS)})")
+    for number, (target, (kind, settings)) in enumerate(product(request.targets, READOUTS.items())):
+        request.progress(f"training pooled probes ({number + 1} of {len(request.targets) * len(READOUTS)})")
         value = target.value(drawn, None)
         assert value is not None  # these are defined for every prompt
         real = attention_pooled(tokens, value, group, settings, seeds[2])
@@ -179,39 +172,29 @@ def _joined(real: HeldOut, layers: HeldOut) -> HeldOut:
     ),
     by_default=True,
 )
-def mesa_scores(
-    model: LinearTransformer,
-    task: Task,
-    targets: Sequence[Target],
-    positions: Sequence[int | None],
-    layers: Sequence[int],
-    seed: int,
-    prompts: int = SEQUENCES,
-    progress: Callable[[str], None] = lambda step: None,
-) -> list[ProbeScore]:
-    """The mesa paper's protocol for its two targets, on as many sequences as in the paper whatever ``prompts``."""
-    drawn, group = task.sample(SEQUENCES, seed), torch.arange(SEQUENCES)
-    activations = Reader(model, ("token",), tuple(positions)).read(drawn)
+def mesa_scores(request: ProbeRequest) -> list[ProbeScore]:
+    """The mesa paper's protocol for its two targets, on as many sequences as in the paper whatever is asked for."""
+    drawn, group = request.task.sample(SEQUENCES, request.seed), torch.arange(SEQUENCES)
+    activations = Reader(request.model, ("token",), request.positions).read(drawn)
     out = []
-    for target, position in product(targets, positions):
+    for target, position in product(request.targets, request.positions):
         value = target.value(drawn, position)
         assert value is not None  # both are defined everywhere
-        tokens = torch.stack([activations.features("token", layer, position) for layer in layers])
+        tokens = torch.stack([activations.features("token", layer, position) for layer in request.layers])
         result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
-        for at, layer in enumerate(layers):
+        for at, layer in enumerate(request.layers):
             scores = {"mse": result.published[at], "mse_held_out": result.unseen[at]}
-            figures: dict[str, Any] = with_error("r2", result.held_out[at])
-            figures |= {name: finite(2.0 * value) for name, value in scores.items()}
             out.append(
                 ProbeScore(
                     kind="token",
-                    control={name: None for name in CONTROLS},
+                    control=dict.fromkeys(CONTROLS),
                     protocol="mesa",
                     layer=layer,
                     target=target.name,
                     position=position,
                     prompts=result.prompts,
-                    **figures,
+                    **with_error("r2", result.held_out[at]),
+                    **{name: finite(2.0 * value) for name, value in scores.items()},
                 )
             )
     return out

@@ -20,6 +20,7 @@ from interp.errors import UsageError
 from interp.identify.choose import Choice
 from interp.identify.run import Run
 from interp.models.skipped import Skipped
+from interp.probes.interventions import with_error
 from interp.results import Section
 
 __all__ = ["QUESTIONS", "Answer", "Question", "finite", "question", "with_error"]
@@ -39,11 +40,6 @@ def finite(value: Any) -> float | None:
     """A tensor of one number as plain data."""
     number = float(value)
     return number if math.isfinite(number) else None
-
-
-def with_error(name: str, figure: tuple[Any, Any], error: str = "") -> dict[str, Any]:
-    """Two fields of a row: a figure, and beside it its interval, NAME_ci, or what stands for ``error``."""
-    return {name: figure[0], error or f"{name}_ci": figure[1]}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ the layer does (output-weighted estimates), against the network as it is.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -67,15 +68,14 @@ def remainders(
         without, replaced = score(layers, layer), score(omegas, layer)
         left = 1.0 - projection.explained / projection.energy if projection.energy > 0 else math.nan
         energy = left if math.isfinite(left) else None
-        described, why = _described(network, spec, live, layer, layers.coefficients[layer], energy)
-        blocks, rank, leading = described or (None, None, None)
+        K, why = None, _hidden(energy, spec.width)
+        if why is None:
+            K = remainder_tensor(network, spec, live, layer, layers.coefficients[layer])
         out.append(
             Remainder(
                 layer=layer,
                 energy=None if energy is None else max(energy, 0.0),
-                blocks=blocks,
-                rank=rank,
-                leading=leading,
+                **_described(K, spec),
                 projected_fidelity=without.fidelity,
                 projected_ci=without.interval,
                 omega_fidelity=replaced.fidelity,
@@ -87,11 +87,7 @@ def remainders(
 
 
 def remainder_tensor(
-    network: HeadLayers,
-    spec: ModelSpec,
-    live: LiveCoordinates,
-    layer: int,
-    coefficients: Float[Tensor, " map"],
+    network: HeadLayers, spec: ModelSpec, live: LiveCoordinates, layer: int, coefficients: Float[Tensor, " map"]
 ) -> Float[Tensor, "D D D D"]:
     """The live part of K[a, b, c, e] of a layer, less its projection on the omegas and traces."""
     K = weight_tensor(network.P[layer], network.Q[layer])
@@ -103,30 +99,23 @@ def remainder_tensor(
     return torch.einsum("abce,ae,b,c->abce", K, reached, read, read)
 
 
-_Description = tuple[dict[str, dict[str, float]], float, tuple[float, ...]]
-
-
-def _described(
-    network: HeadLayers,
-    spec: ModelSpec,
-    live: LiveCoordinates,
-    layer: int,
-    coefficients: Float[Tensor, " map"],
-    energy: float | None,
-) -> tuple[_Description | None, str | None]:
-    """(Energy by block, participation ratio, leading shares), or why there are none."""
+def _hidden(energy: float | None, width: int) -> str | None:
+    """Why the tensor of what is left is not described."""
     if energy is None:
-        return None, "the layer has no say in the prediction, or its weights overflow"
+        return "the layer has no say in the prediction, or its weights overflow"
     if energy < NOTHING:
-        return None, "nothing is left over"
-    if spec.width > WIDEST:
-        return None, f"left out: a weight tensor of {spec.width}^4 numbers (beyond D = {WIDEST})"
-    K = remainder_tensor(network, spec, live, layer, coefficients)
-    total = float(K.square().sum())
+        return "nothing is left over"
+    return None if width <= WIDEST else f"left out: a weight tensor of {width}^4 numbers (beyond D = {WIDEST})"
+
+
+def _described(K: Float[Tensor, "D D D D"] | None, spec: ModelSpec) -> dict[str, Any]:
+    """Energy by block, participation ratio and leading shares of the tensor."""
+    if K is None:
+        return dict.fromkeys(("blocks", "rank", "leading"))
     matrix = K.permute(0, 3, 1, 2).flatten(2).flatten(0, 1)  # (a, e) x (b, c)
     squares = torch.linalg.eigvalsh(matrix @ matrix.T).clamp_min(0.0).flip(0)  # of the singular values
-    rank = float(squares.sum() ** 2 / squares.square().sum())
-    return (_blocks(K / total**0.5, spec), rank, tuple((squares[:LEADING] / squares.sum()).tolist())), None
+    rank, leading = float(squares.sum() ** 2 / squares.square().sum()), squares[:LEADING] / squares.sum()
+    return {"blocks": _blocks(K / K.norm(), spec), "rank": rank, "leading": tuple(leading.tolist())}
 
 
 def _blocks(K: Float[Tensor, "D D D D"], spec: ModelSpec) -> dict[str, dict[str, float]]:

@@ -147,10 +147,7 @@ def objectives(
                 before = passage[layer - 1][:, : place + 1]
                 G = before.mT @ before
                 scale = spec.attention.factor(tokens.shape[1])
-                update = sum(
-                    (p @ G @ qq.T for p, qq in zip(model.P[layer - 1], model.Q[layer - 1], strict=True)),
-                    torch.zeros_like(G),
-                )
+                update = torch.einsum("hab,nbc,hec->nae", model.P[layer - 1], G, model.Q[layer - 1])
                 maps = (maps if spec.residual else 0.0 * maps) + scale * update @ maps
             W, H = spec.readout.sign * maps[:, out], maps[:, q]
             # 2 L_t(W) = |Y|^2 - 2 tr(W B^T) + tr(W A W^T)

@@ -9,6 +9,7 @@ the rest of the network shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -83,22 +84,18 @@ def region(points: Sequence[StressPoint]) -> tuple[float, float] | None:
 
 
 def stress_point(run: Run, fit: Fit, variation: Variation, count: int, seed: int) -> StressPoint:
-    task = variation.task
+    task, row = variation.task, partial(StressPoint, value=variation.value, trained=variation.trained)
     assert not isinstance(task, Skipped)  # of an axis that is not skipped
     count = min(count, task.most_prompts)
     here = beyond(run.network, fit.predict, task, count, seed) if count else None
     if here is None or here.prompts.count < FEWEST:
         kept = 0 if here is None else here.prompts.count
         why = f"skipped, because {count - kept} of {count} prompts diverge or meet the clip"
-        return StressPoint(
-            value=variation.value, trained=variation.trained, prompts=kept, left_out=count - kept, skipped=why
-        )
+        return row(prompts=kept, left_out=count - kept, skipped=why)
     score = here.score(seed)
     oracle = task.oracle(here.prompts).flatten(1)
     low, high = score.interval
-    return StressPoint(
-        value=variation.value,
-        trained=variation.trained,
+    return row(
         prompts=here.prompts.count,
         left_out=here.left_out,
         unexplained=None if score.fidelity is None else 1.0 - score.fidelity,

@@ -18,11 +18,11 @@ from interp.models.specification import Keys
 from interp.models.training import Step, load_recipe, train
 from interp.models.transformer import LinearTransformer
 from interp.papers.closed_form_law import LawPoint, construction_errors, fit_law, law_errors, law_points
-from interp.papers.comparison import as_section, table_of
+from interp.papers.comparison import drawn, plotted, table_of
 from interp.papers.paper import Paper, Progress
 from interp.reports.numbers import interval, listed, number
-from interp.reports.plots import Point, curve, layout, log_axis, marks, ordered_series
-from interp.results import Figure, Panel, Section, Table
+from interp.reports.plots import Point, curve, log_axis, marks, ordered_series
+from interp.results import Section, Table
 
 __all__ = ["PAPER", "measured_construction", "seed_rows", "summary_rows"]
 
@@ -91,8 +91,8 @@ class ClosedForm(Paper):
     def sections(self, results: Mapping[str, Any]) -> list[Section]:
         construction, seeds = results.get("construction", {}), _seeds(results)
         claims = table_of(summary_rows(results), {"what": "what", "the paper's": "paper", "ours": "ours"})
-        laws = (_law_figure(law, construction["points"][law["keys"]]) for law in construction.get("laws", ()))
-        sections = [dataclasses.replace(as_section(figure), table=None) for figure in laws]  # long, and not to be read
+        laws = (_law(law, construction["points"][law["keys"]]) for law in construction.get("laws", ()))
+        sections = [dataclasses.replace(section, table=None) for section in laws]  # long, and not to be read
         sections.append(Section(name="claims", title="Claims", table=claims))
         if seeds:
             finding = f"From random weights training finds the closed form in {listed(_shares(seeds))}"
@@ -166,7 +166,7 @@ def _seeds_table(seeds: Mapping[str, Any]) -> Table:
     })  # fmt: skip
 
 
-def _law_figure(law: Mapping[str, Any], rows: Sequence[Mapping[str, float]]) -> Figure:
+def _law(law: Mapping[str, Any], rows: Sequence[Mapping[str, float]]) -> Section:
     """Curves over K, one for every r, at the largest G / r: measured, and the law."""
     keys, points = law["keys"], [LawPoint(**row) for row in rows]
     predicted = dict(zip(points, law_errors(law["coefficients"], points), strict=True))
@@ -178,23 +178,23 @@ def _law_figure(law: Mapping[str, Any], rows: Sequence[Mapping[str, float]]) -> 
         measured = [Point(p.K, p.error, None, f"K = {number(p.K, 1)}: {number(p.error, 2)}") for p in along]
         fitted = [Point(p.K, predicted[p], None, "the law") for p in along]
         data += [marks(series, measured, log=True), curve(series, fitted, log=True, marked=False, dash="dot")]
-    errors = log_axis("relative error", [y for trace in data for y in trace["y"]], dense=False)
     across = log_axis("K", sorted({p.K for p in points}), dense=False)
-    return Figure(
-        name=f"law-{keys}",
-        short=f"Law, {_KEYS[keys]}",
-        finding=f"With {_KEYS[keys]}, error² = (a/K)² + (b/r²)² + (c/G)² + (d r/(K G))² with {_coefficients(law)}",
-        description="K is the scale of a token beside its x and y (large: the first LayerNorm is linear), r what V is "
-        "multiplied by in the second (large: V dominates what it divides by), G how far the update outweighs the old "
-        "token. Root mean square error relative to the closed form's own size, on 2000 prompts of 20 examples, "
-        f"with G / r = {number(ratio, 1)}; marks are measured, dotted lines the law. On points left out of the fit the "
-        f"law is off by {100 * law['spread']:.0f} % (root mean square of the logarithm), at worst "
-        f"{law['worst']:.2g} times.",
-        panels=(Panel(name=f"law-{keys}", title="", data=data, layout=layout(across, errors), height=420),),
-        legend=tuple(legend),
-        table=table_of([{**row, "law": predicted[p]} for row, p in zip(rows, points, strict=True)], {
-            **{name: lambda row, name=name: number(row[name], 2) for name in "KrG"}, "error": "error", "law": "law"
-        }),
+    description = (
+        "K is the scale of a token beside its x and y (large: the first LayerNorm is linear), r what V is multiplied "
+        "by in the second (large: V dominates what it divides by), G how far the update outweighs the old token. Root "
+        "mean square error relative to the closed form's own size, on 2000 prompts of 20 examples, with G / r = "
+        f"{number(ratio, 1)}; marks are measured, dotted lines the law. On points left out of the fit the law is off "
+        f"by {100 * law['spread']:.0f} % (root mean square of the logarithm), at worst {law['worst']:.2g} times."
+    )
+    scales_of = {name: lambda row, name=name: number(row[name], 2) for name in "KrG"}
+    return drawn(
+        f"law-{keys}", f"Law, {_KEYS[keys]}",
+        f"With {_KEYS[keys]}, error² = (a/K)² + (b/r²)² + (c/G)² + (d r/(K G))² with {_coefficients(law)}",
+        description, [plotted(f"law-{keys}", data, across, "relative error", 420)], legend,
+        table_of(
+            [{**row, "law": predicted[p]} for row, p in zip(rows, points, strict=True)],
+            scales_of | {"error": "error", "law": "law"},
+        ),
     )  # fmt: skip
 
 

@@ -8,13 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from interp.reports.numbers import DASH, estimate, interval, number
-from interp.results import Figure, Section, Table
+from interp.reports.plots import layout, log_axis
+from interp.results import Figure, Panel, Section, Series, Table
 
-__all__ = ["Row", "Rows", "as_section", "holds", "judged_table", "measured_table", "row", "table_of", "within_bar"]
+__all__ = [
+    "Row", "Rows", "drawn", "holds", "judged_table", "measured_table", "plotted", "row", "table_of", "within_bar",
+]  # fmt: skip
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 Column = str | Callable[[Row], str]
+Axis = dict[str, Any]
+Traces = Sequence[dict[str, Any]]
+Panels = Iterable[Panel]
 
 
 def row(
@@ -84,6 +90,19 @@ def _plain(row: Row, name: str) -> str:
     return number(value, 3) if value is None or isinstance(value, float) else str(value)
 
 
-def as_section(figure: Figure) -> Section:
-    """A figure with a heading, and in a terminal the table of its numbers."""
-    return Section(name=figure.name, title=figure.short, finding=figure.finding, figure=figure, table=figure.table)
+def drawn(
+    name: str, short: str, finding: str, description: str, panels: Panels, legend: Sequence[Series], table: Table
+) -> Section:
+    """A figure under the heading ``short``, and in a terminal the table of its numbers."""
+    figure = Figure(
+        name=name, short=short, finding=finding, description=description, panels=tuple(panels), legend=tuple(legend),
+        table=table,
+    )  # fmt: skip
+    return Section(name=name, title=short, finding=finding, figure=figure, table=table)
+
+
+def plotted(name: str, traces: Traces, across: Axis, up: str | Axis, height: int, title: str = "") -> Panel:
+    """A panel; ``up`` is the title of a logarithmic axis of all values, or an axis."""
+    if isinstance(up, str):
+        up = log_axis(up, [y for trace in traces for y in trace["y"]], dense=False)
+    return Panel(name=name, title=title, data=list(traces), layout=layout(across, up), height=height)

@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interp.papers.comparison import Rows, as_section, measured_table
+from interp.papers.comparison import Rows, drawn, measured_table, plotted
 from interp.reports.numbers import listed, number
-from interp.reports.plots import SYMBOLS, Point, axis, curve, layer_axis, layout, log_axis
-from interp.results import Figure, Panel, Section, Series
+from interp.reports.plots import SYMBOLS, Point, axis, curve, layer_axis
+from interp.results import Section, Series
 
 __all__ = ["eagle_sections"]
 
@@ -32,7 +32,7 @@ def eagle_sections(tables: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     for name, table in tables.items():
         rows, skipped = [row for row in table["rows"] if "skipped" not in row], _skipped(table["rows"])
         if name in FIGURES and rows:
-            figures.append(as_section(FIGURES[name](rows, skipped)))
+            figures.append(FIGURES[name](rows, skipped))
         else:
             notes = (*([table["title"]] if "title" in table else ()), *skipped)
             sections.append(Section(name=f"part-{name}", title=TITLES[name], table=measured_table(rows), notes=notes))
@@ -48,37 +48,23 @@ def _skipped(rows: Rows) -> tuple[str, ...]:
     return tuple(f"{listed(names, most=20)}: {why}" for why, names in reasons.items())
 
 
-def _tail(rows: Rows, _: Sequence[str]) -> Figure:
-    names = [name for name in rows[0] if name != "iteration"]
+def _tail(rows: Rows, _: Sequence[str]) -> Section:
     legend, data = [], []
-    for i, name in enumerate(names):
+    for i, name in enumerate(name for name in rows[0] if name != "iteration"):
         solver, _, kappa = name.rpartition(" ")
-        eagle = solver == "EAGLE"
-        series = Series(
-            key=f"tail-{i}",
-            label=f"{solver}, κ = {number(float(kappa), 1)}",
-            colour="var(--series-1)" if eagle else f"var(--series-{2 + i % 4})",
-            symbol=SYMBOLS[i % len(SYMBOLS)],
-        )
-        points = [
-            Point(k, error, None, f"{series.label}, {k}: {number(error, 2)}") for k, error in _positive(rows, name)
-        ]
-        legend.append(series)
-        data.append(curve(series, points, log=True, size=6, dash="solid" if eagle else "dot"))
-    errors = log_axis("relative squared error", [y for trace in data for y in trace["y"]], dense=False)
-    across = axis("iterations", zeroline=False)
-    return Figure(
-        name="tail",
-        short="Error by iteration",
-        finding=_tail_finding(rows),
-        description="Relative squared error of D after every iteration on a logarithmic axis (n = d = 100, singular "
-        "values evenly spaced in the logarithm), down to rounding. A method of first order is a straight line at best; "
-        "one of second order bends down. EAGLE with η = 1/3, γ = 1 and the exact norms. It lowers the error along "
-        "every singular direction in every iteration; in D they add up with signs, and some may cancel for a while.",
-        panels=(Panel(name="tail", title="", data=data, height=460, layout=layout(across, errors)),),
-        legend=tuple(legend),
-        table=measured_table(rows),
+        eagle, label = solver == "EAGLE", f"{solver}, κ = {number(float(kappa), 1)}"
+        colour = f"var(--series-{1 if eagle else 2 + i % 4})"
+        legend.append(Series(key=f"tail-{i}", label=label, colour=colour, symbol=SYMBOLS[i % len(SYMBOLS)]))
+        points = [Point(k, error, None, f"{label}, {k}: {number(error, 2)}") for k, error in _positive(rows, name)]
+        data.append(curve(legend[-1], points, log=True, size=6, dash="solid" if eagle else "dot"))
+    panel = plotted("tail", data, axis("iterations", zeroline=False), "relative squared error", 460)
+    description = (
+        "Relative squared error of D after every iteration on a logarithmic axis (n = d = 100, singular values evenly "
+        "spaced in the logarithm), down to rounding. A method of first order is a straight line at best; one of second "
+        "order bends down. EAGLE with η = 1/3, γ = 1 and the exact norms. It lowers the error along every singular "
+        "direction in every iteration; in D they add up with signs, and some may cancel for a while."
     )
+    return drawn("tail", "Error by iteration", _tail_finding(rows), description, [panel], legend, measured_table(rows))
 
 
 def _positive(rows: Rows, name: str) -> list[tuple[int, float]]:
@@ -106,36 +92,31 @@ def _tail_finding(rows: Rows) -> str:
     )
 
 
-def _depth(rows: Rows, skipped: Sequence[str]) -> Figure:
+def _depth(rows: Rows, skipped: Sequence[str]) -> Section:
     legend, data, ends = [], [], []
     for i, model in enumerate(dict.fromkeys(row["model"] for row in rows)):
         layers = [row for row in rows if row["model"] == model]
-        series = Series(key=f"depth-{i}", label=model, colour=f"var(--series-{1 + i % 5})", symbol=SYMBOLS[i])
+        legend.append(Series(key=f"depth-{i}", label=model, colour=f"var(--series-{1 + i % 5})", symbol=SYMBOLS[i]))
         points = [
             Point(run, error, row["± error of D"], f"{model} after {run} layers: {number(error, 2)}")
             for row in layers
             if (run := row["layers run"]) is not None and (error := row["error of D"])
         ]
-        legend.append(series)
-        data.append(curve(series, points, log=True))
+        data.append(curve(legend[-1], points, log=True))
         if (last := layers[-1])["zero / error"]:
             ends.append(f"{number(last['zero / error'], 2)} ({model}, {last['verdict']})")
     depths = layer_axis(sorted({row["layers run"] for row in rows}), "layers run")
-    errors = log_axis("mean squared entry", [y for trace in data for y in trace["y"]], dense=False)
-    return Figure(
-        name="depth",
-        short="Error by depth",
-        finding=f"The error of the trained networks is that of predicting 0, divided by {listed(ends, most=8)}"
-        if ends
-        else "The error of the trained networks, layer by layer",
-        description="Mean squared entry of the error of D, read out after every layer, on fresh prompts; bars are 95 % "
-        "intervals. The table has the mean squared entry of the difference between the tokens of the network and of "
-        "the recovered algorithm run in its place, with its numbers fitted all together to the predictions and, layer "
-        "by layer, to what the layer puts out, beside the paper's Table 1." + "".join(f" {note}." for note in skipped),
-        panels=(Panel(name="depth", title="", data=data, height=380, layout=layout(depths, errors)),),
-        legend=tuple(legend),
-        table=measured_table(rows, ("model", "layers run")),
+    panel = plotted("depth", data, depths, "mean squared entry", 380)
+    ratios = f" is that of predicting 0, divided by {listed(ends, most=8)}" if ends else ", layer by layer"
+    finding = f"The error of the trained networks{ratios}"
+    description = (
+        "Mean squared entry of the error of D, read out after every layer, on fresh prompts; bars are 95 % intervals. "
+        "The table has the mean squared entry of the difference between the tokens of the network and of the recovered "
+        "algorithm run in its place, with its numbers fitted all together to the predictions and, layer by layer, to "
+        "what the layer puts out, beside the paper's Table 1." + "".join(f" {note}." for note in skipped)
     )
+    table = measured_table(rows, ("model", "layers run"))
+    return drawn("depth", "Error by depth", finding, description, [panel], legend, table)
 
 
 FIGURES = {"tail": _tail, "layers": _depth}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from interp.papers.comparison import Row, Rows, as_section, holds, judged_table, table_of, within_bar
+from interp.papers.comparison import Row, Rows, drawn, holds, judged_table, plotted, table_of, within_bar
 from interp.reports.numbers import estimate, listed, number, percent
-from interp.reports.plots import Point, axis, curve, layer_axis, layout, log_axis, ordered_series
-from interp.results import Figure, Panel, Section, Table
+from interp.reports.plots import Point, axis, curve, layer_axis, log_axis, ordered_series
+from interp.results import Section, Table
 
 __all__ = ["mesa_sections"]
 
@@ -46,11 +48,10 @@ def mesa_sections(groups: Mapping[str, Rows]) -> list[Section]:
     others = [row for group, entries in groups.items() if group != "losses" for row in entries]
     judged = [row for row in others if not row.get("claim") and (row["within_bar"] is not None or "why" in row)]
     judged = [*groups.get("losses", ()), *judged]
-    figures = [_training(training)] if training else []
-    figures += [_probes(name, [row for row in probed if row["network"] == name]) for name in networks]
-    figures += [_compression(few)] if few else []
+    probes = [(partial(_probes, name), [row for row in probed if row["network"] == name]) for name in networks]
+    figures = ((_training, training), *probes, (_compression, few))
     tables = ((_between, between), (_layers, layers), (_bars, judged), (_claims, claims))
-    return [*map(as_section, figures), *(section(rows) for section, rows in tables if rows)]
+    return [section(rows) for section, rows in (*figures, *tables) if rows]
 
 
 def _bars(rows: Rows) -> Section:
@@ -69,16 +70,13 @@ def _claims(rows: Rows) -> Section:
 
 
 def _between(rows: Rows) -> Section:
-    alphas = sorted({row["alpha"] for row in rows})
-    networks = dict.fromkeys(row["network"] for row in rows)
-    ratios = [{"network": name, **{f"{row['alpha']:g}": row["ours"] for row in rows if row["network"] == name}}
-              for name in networks]  # fmt: skip
-    return Section(
-        name="between",
-        title="Between the network and its block means",
-        table=table_of(ratios, {name: name for name in ("network", *(f"{alpha:g}" for alpha in alphas))}),
-        notes=("Multiples of the network's loss, for products between its own (0) and their block means (1).",),
-    )
+    names = ("network", *(f"{alpha:g}" for alpha in sorted({row["alpha"] for row in rows})))
+    ratios: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        ratios.setdefault(row["network"], {"network": row["network"]})[f"{row['alpha']:g}"] = row["ours"]
+    note = "Multiples of the network's loss, for products between its own (0) and their block means (1)."
+    table = table_of(ratios.values(), {name: name for name in names})
+    return Section(name="between", title="Between the network and its block means", table=table, notes=(note,))
 
 
 def _layers(rows: Rows) -> Section:
@@ -91,7 +89,7 @@ def _layers(rows: Rows) -> Section:
     return Section(name="layers", title="One layer alone as block means", table=table)
 
 
-def _training(rows: Rows) -> Figure:
+def _training(rows: Rows) -> Section:
     steps = [row for row in rows if "step" in row]
     legend, data = ordered_series(list(ALONG.values()), "along-"), []
     for series, key in zip(legend, ALONG, strict=True):
@@ -108,67 +106,45 @@ def _training(rows: Rows) -> Figure:
         losses |= {"tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]}
     ratios = [row for row in rows if row["within_bar"] is not None]
     ends = ", ".join(f"{row['cell'].rpartition(', ')[2]} {number(row['ours'], 3)}" for row in ratios)
-    across = axis("training step", zeroline=False)
-    return Figure(
-        name="training",
-        short="Along training",
-        finding=f"At the end of the training, multiples of the network's loss: {ends}",
-        description="Six layers with keys of size 40, trained as published, on the same fresh sequences at every step; "
-        "block means are 32 numbers per head, nothing fitted. Bars are 95 % intervals.",
-        panels=(Panel(name="training", title="", data=data, height=440, layout=layout(across, losses)),),
-        legend=tuple(legend),
-        table=table_of(steps, {"step": "step"} | {words: _to_four_digits(key) for key, words in ALONG.items()}),
+    finding = f"At the end of the training, multiples of the network's loss: {ends}"
+    description = (
+        "Six layers with keys of size 40, trained as published, on the same fresh sequences at every step; block means "
+        "are 32 numbers per head, nothing fitted. Bars are 95 % intervals."
     )
+    panel = plotted("training", data, axis("training step", zeroline=False), losses, 440)
+    columns = {words: lambda row, key=key: number(row[key], 4) for key, words in ALONG.items()}
+    table = table_of(steps, {"step": "step", **columns})
+    return drawn("training", "Along training", finding, description, [panel], legend, table)
 
 
-def _to_four_digits(key: str) -> Callable[[Row], str]:
-    return lambda row: number(row[key], 4)
-
-
-def _probes(name: str, rows: Rows) -> Figure:
-    places = sorted({row["position"] for row in rows})
-    layers = sorted({row["layer"] for row in rows})
+def _probes(name: str, rows: Rows) -> Section:
+    places, layers = (sorted({row[key] for row in rows}) for key in ("position", "layer"))
     scores = {(row["target"], row["position"], row["layer"]): row for row in rows}
     legend = ordered_series([f"t = {place}" for place in places], f"{name}-t-")
     targets = [target for target in TARGETS if any(row["target"] == target for row in rows)]
-    panels = []
+    panels, cells = [], []
     for target in targets:
         data = []
         for series, place in zip(legend, places, strict=True):
-            along = [scores[target, place, layer] for layer in layers if (target, place, layer) in scores]
-            data.append(curve(series, [_point(row, series.label) for row in along if row["r2"] is not None]))
-        panels.append(
-            Panel(
-                name=f"{name}-{target}",
-                title=TARGETS[target],
-                data=data,
-                layout=layout(layer_axis(layers, "layers run"), axis("R²", range=[LEAST, 1.05])),
-                height=320,
-            )
-        )
+            along = [scores.get((target, place, layer)) for layer in layers]
+            found = [row for row in along if row is not None]
+            data.append(curve(series, [_point(row, series.label) for row in found if row["r2"] is not None]))
+            for key, words in QUANTITIES.items():
+                if any(row[key] is not None for row in found):
+                    numbers = (number(row[key], 3) if row else "" for row in along)
+                    cells.append((TARGETS[target], str(place), words, *numbers))
+        across, up = layer_axis(layers, "layers run"), axis("R²", range=[LEAST, 1.05])
+        panels.append(plotted(f"{name}-{target}", data, across, up, 320, TARGETS[target]))
     ends = {place: scores.get(("next", place, layers[-1])) for place in places}
     reached = ", ".join(f"{number(row['r2'], 2)} at t = {place}" for place, row in ends.items() if row is not None)
-    return Figure(
-        name=f"probes-{name}",
-        short=f"Probes of {name}",
-        finding=f"{name}: R² of the next state after all layers is {reached}",
-        description="R² of a linear probe of one token, on sequences it was not fitted to, by layers run (0: the "
-        "inputs) and position t. Bars are 95 % intervals. The table has beside it the same probe on untrained networks "
-        "and on the targets of other sequences, and the error by the published protocol, in sample.",
-        panels=tuple(panels),
-        legend=tuple(legend),
-        table=Table(
-            header=("target", "t", "", *(f"{layer} layers" for layer in layers)),
-            rows=tuple(
-                (TARGETS[target], str(place), words, *(number(row[key], 3) if row else "" for row in along))
-                for target in targets
-                for place in places
-                if (along := [scores.get((target, place, layer)) for layer in layers])
-                for key, words in QUANTITIES.items()
-                if any(row is not None and row[key] is not None for row in along)
-            ),
-        ),
+    finding = f"{name}: R² of the next state after all layers is {reached}"
+    description = (
+        "R² of a linear probe of one token, on sequences it was not fitted to, by layers run (0: the inputs) and "
+        "position t. Bars are 95 % intervals. The table has beside it the same probe on untrained networks and on the "
+        "targets of other sequences, and the error by the published protocol, in sample."
     )
+    table = Table(header=("target", "t", "", *(f"{layer} layers" for layer in layers)), rows=tuple(cells))
+    return drawn(f"probes-{name}", f"Probes of {name}", finding, description, panels, legend, table)
 
 
 def _point(row: Row, where: str) -> Point:
@@ -181,26 +157,27 @@ def _compression_finding(rows: Rows) -> str:
     """What the smallest and the whole block means cost, over the networks."""
     costs = []
     for kind, words in KINDS.items():
-        sizes = sorted({row["per_head"] for row in rows if row["kind"] == kind and row["ours"] is not None})
-        for size in dict.fromkeys((sizes[-1], sizes[0])) if sizes else ():
-            ratios = [r["ours"] for r in rows if (r["kind"], r["per_head"]) == (kind, size) and r["ours"] is not None]
-            span = number(ratios[0], 3) if len(ratios) == 1 else f"{number(min(ratios), 3)} to {number(max(ratios), 3)}"
-            costs.append(f"{span} with {size} per head ({words})")
-    return (
-        f"Times the network's loss with fewer numbers in its place: {listed(costs, most=4)}"
-        if costs
-        else ("No network of fewer numbers was measured")
-    )
+        by_size: dict[int, list[float]] = {}
+        for row in rows:
+            if row["kind"] == kind and row["ours"] is not None:
+                by_size.setdefault(row["per_head"], []).append(row["ours"])
+        for size in dict.fromkeys((max(by_size), min(by_size))) if by_size else ():
+            ends = dict.fromkeys((min(by_size[size]), max(by_size[size])))
+            costs.append(f"{' to '.join(number(end, 3) for end in ends)} with {size} per head ({words})")
+    if not costs:
+        return "No network of fewer numbers was measured"
+    return f"Times the network's loss with fewer numbers in its place: {listed(costs, most=4)}"
 
 
-def _compression(rows: Rows) -> Figure:
-    names = list(dict.fromkeys(row["network"] for row in rows))
+def _compression(rows: Rows) -> Section:
     sizes = sorted({row["per_head"] for row in rows})
     legend = ordered_series(list(KINDS.values()), "compression-")
     costs = [row["ours"] for row in rows if row["ours"] is not None]
     ends = [math.log10(0.8 * min(costs)), math.log10(1.25 * max(costs))] if costs else None  # the same in all panels
+    across = axis("numbers per head", type="log", tickvals=sizes, ticktext=[str(size) for size in sizes])
+    ratios = log_axis("multiple of its loss", costs, dense=True) | {"range": ends}
     panels = []
-    for name in names:
+    for name in dict.fromkeys(row["network"] for row in rows):
         data = []
         for series, kind in zip(legend, KINDS, strict=True):
             points = [
@@ -209,25 +186,17 @@ def _compression(rows: Rows) -> Figure:
                 if row["network"] == name and row["kind"] == kind and row["ours"] is not None
             ]
             data.append(curve(series, points, log=True))
-        across = axis("numbers per head", type="log", tickvals=sizes, ticktext=[str(size) for size in sizes])
-        ratios = log_axis("multiple of its loss", costs, dense=True) | {"range": ends}
-        panels.append(
-            Panel(name=f"compression-{name}", title=name, data=data, layout=layout(across, ratios), height=300)
-        )
-    return Figure(
-        name="compression",
-        short="Fewer numbers",
-        finding=_compression_finding(rows),
-        description="The loss as a multiple of the network's own on the same fresh sequences, on logarithmic axes: its "
-        "heads' block means, of which those that cost most are kept, and the same numbers fitted again to what the "
-        "network predicts. Bars are 95 % intervals.",
-        panels=tuple(panels),
-        legend=tuple(legend),
-        table=table_of(rows, {
-            "network": "network",
-            "": lambda row: KINDS[row["kind"]],
-            "per head": "per_head",
-            "numbers": "numbers",
-            "multiple of its loss": lambda row: estimate(row["ours"], row["stderr"]),
-        }),
-    )  # fmt: skip
+        panels.append(plotted(f"compression-{name}", data, dict(across), dict(ratios), 300, name))
+    description = (
+        "The loss as a multiple of the network's own on the same fresh sequences, on logarithmic axes: its heads' "
+        "block means, of which those that cost most are kept, and the same numbers fitted again to what the network "
+        "predicts. Bars are 95 % intervals."
+    )
+    table = table_of(rows, {
+        "network": "network",
+        "": lambda row: KINDS[row["kind"]],
+        "per head": "per_head",
+        "numbers": "numbers",
+        "multiple of its loss": lambda row: estimate(row["ours"], row["stderr"]),
+    })  # fmt: skip
+    return drawn("compression", "Fewer numbers", _compression_finding(rows), description, panels, legend, table)

@@ -72,13 +72,7 @@ def probe_rows(seed: int, progress: Progress) -> list[dict[str, Any]]:
 
 
 def network_rows(
-    name: str,
-    subject: Run,
-    places: Sequence[int],
-    prompts: int,
-    seeds: Sequence[int],
-    seed: int,
-    progress: Progress,
+    name: str, subject: Run, places: Sequence[int], prompts: int, seeds: Sequence[int], seed: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """One row for every target, position and number of layers run."""
     model, task = subject.model, subject.task

@@ -68,12 +68,7 @@ def trained_along(recipe: Recipe, folder: Path, every: int, progress: Progress) 
 
 
 def curve_rows(
-    name: str,
-    recipe: Recipe,
-    networks: dict[int, LinearTransformer],
-    sequences: int,
-    seed: int,
-    progress: Progress,
+    name: str, recipe: Recipe, networks: dict[int, LinearTransformer], sequences: int, seed: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Losses on the same fresh sequences at every step, then the ratios at the last, then layer by layer."""
     drawn = recipe.task.sample(sequences, seed + 3)

@@ -19,19 +19,6 @@ from interp.results.regression import Regression
 from interp.results.section import Section
 from interp.results.sequences import HeadBlocks, Sequences
 
-__all__ = [
-    "Analysis",
-    "Coefficient",
-    "Family",
-    "ImplicitModel",
-    "Layer",
-    "Preconditioner",
-    "Share",
-    "Split",
-    "Verdict",
-    "Weights",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Coefficient:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from interp.results.tables import Tabular
 
-__all__ = ["Behaviour", "Match", "Shift", "Solver"]
-
 Interval = tuple[float | None, float | None]
 
 

@@ -7,19 +7,6 @@ from dataclasses import dataclass
 
 from interp.results.tables import Tabular
 
-__all__ = [
-    "Check",
-    "ClosedForm",
-    "Direction",
-    "Division",
-    "DivisionBin",
-    "Form",
-    "HeadRole",
-    "Replacement",
-    "Rescaled",
-    "Slot",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Form:

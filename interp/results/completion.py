@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from interp.results.tables import Tabular
 
-__all__ = ["Agreement", "Completion", "Extraction", "LawPoint", "MachineTraffic", "ScalingLaw", "SketchLayer"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LawPoint:

@@ -10,8 +10,6 @@ from interp.errors import LayoutError
 from interp.results.plain_data import from_plain, to_plain
 from interp.results.tables import Tabular
 
-__all__ = ["SCHEMA", "CheckpointInfo", "Document"]
-
 SCHEMA = "interp-probe/1"
 Own = TypeVar("Own", bound="Document")
 

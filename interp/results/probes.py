@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 from interp.probes.interventions import Erasure, Transplant
 from interp.results.document import SCHEMA, CheckpointInfo, Document
 
-__all__ = ["ImplicitFit", "ProbeReport", "ProbeScore", "ProbeTarget"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeScore:

@@ -21,24 +21,6 @@ from interp.results.update import (
     preconditioned,
 )
 
-__all__ = [
-    "Certificate",
-    "Channel",
-    "Content",
-    "Disagreement",
-    "Law",
-    "PromptKind",
-    "Recovered",
-    "RecoveredAlgorithm",
-    "RecoveredCompletion",
-    "RecoveredDescent",
-    "RecoveredForm",
-    "RecoveredHeads",
-    "RecoveredLayer",
-    "RecoveredOmegas",
-    "RecoveredStep",
-]
-
 PromptKind = Literal["regression", "points", "completion", "states"]
 Content = Literal["input", "label", "line", "zero", "current", "previous", "start"]
 

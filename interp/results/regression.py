@@ -7,20 +7,6 @@ from dataclasses import dataclass, field
 
 from interp.results.tables import Tabular
 
-__all__ = [
-    "Adaptation",
-    "AdaptationBin",
-    "FilterBin",
-    "Momentum",
-    "NoiseProfile",
-    "OmegaEffect",
-    "OmegaEffects",
-    "ProfileSeries",
-    "Regression",
-    "Remainder",
-    "SpectralFilter",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileSeries:

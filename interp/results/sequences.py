@@ -12,17 +12,6 @@ from typing import Any
 
 from interp.results.tables import Tabular
 
-__all__ = [
-    "Compression",
-    "GradientStep",
-    "HeadBlocks",
-    "Interpolated",
-    "MesaObjective",
-    "RankedNumber",
-    "SequenceLoss",
-    "Sequences",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class HeadBlocks:

@@ -24,20 +24,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-__all__ = [
-    "OMEGAS",
-    "Factor",
-    "FactorName",
-    "RecoveredArray",
-    "RecoveredCoefficient",
-    "Term",
-    "Update",
-    "moved",
-    "omega_terms",
-    "preconditioned",
-    "shape",
-]
-
 FactorName = Literal[
     "token", "moment", "blocks", "trace", "products", "coefficient", "projection", "written", "mean", "deviation",
     "slope", "fitted",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import torch
@@ -46,10 +47,9 @@ class Completion:
 
 @dataclass(frozen=True, kw_only=True)
 class Count:
-    """Iterations until the tolerance, or None with the smallest error that was reached in ``tried`` of them."""
+    """Iterations until the tolerance, or None, and the smallest error that was reached."""
 
     iterations: int | None
-    tried: int
     least: float
 
 
@@ -60,10 +60,7 @@ def planted_completion(
     random (ends included), B = W A and C = A M for standard normal W and M (so rank X = rank A), each scaled to a
     Frobenius norm of 1."""
     generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(torch.randn, generator=generator, dtype=torch.float64)
     rank = min(d, n) if rank is None else rank
     U, V = torch.linalg.qr(normal(d, rank))[0], torch.linalg.qr(normal(n, rank))[0]
     place = torch.linspace(0, 1, rank, dtype=torch.float64)
@@ -105,7 +102,7 @@ def counts(problem: Completion, tolerance: float, most: int) -> dict[str, Count]
     for name, errors in _errors(problem, min(most, 200), most).items():
         reached = torch.nonzero(errors < tolerance).flatten()
         first = int(reached[0]) if len(reached) else None
-        out[name] = Count(iterations=first, tried=len(errors) - 1, least=float(errors.nan_to_num(torch.inf).min()))
+        out[name] = Count(iterations=first, least=float(errors.nan_to_num(torch.inf).min()))
     descent, low, high = _descent(problem), 0, 1
     while descent(high) >= tolerance and high < MOST:
         low, high = high, 2 * high
@@ -113,7 +110,7 @@ def counts(problem: Completion, tolerance: float, most: int) -> dict[str, Count]
         middle = (low + high) // 2
         low, high = (low, middle) if descent(middle) < tolerance else (middle, high)
     error = descent(high)
-    out["gd"] = Count(iterations=high if error < tolerance else None, tried=high, least=error)
+    out["gd"] = Count(iterations=high if error < tolerance else None, least=error)
     return out
 
 

@@ -103,9 +103,8 @@ def tune_gdpp(tuning: TuningSet, layers: int, starts: int = 8, seed: int = 0) ->
     if layers < 1 or starts < 1:
         raise UsageError(f"got layers = {layers!r} and starts = {starts!r}, expected 1 or more of each")
     values = tuning.statistics.spectrum.values
-    shrinking = tuning.largest_eigenvalue * (4.0 / 9.0) ** torch.arange(
-        layers, dtype=values.dtype
-    )  # the largest eigenvalue, by layer
+    # the largest eigenvalue, by layer
+    shrinking = tuning.largest_eigenvalue * (4.0 / 9.0) ** torch.arange(layers, dtype=values.dtype)
     generator = torch.Generator().manual_seed(seed)
 
     def unpack(parameters: Tensor) -> tuple[Tensor, Tensor]:

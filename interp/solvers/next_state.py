@@ -24,6 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import UsageError
+from interp.solvers.lbfgs import LBFGS
 from interp.solvers.ridge import damped, ridge
 from interp.stats.averages import ratio_with_error
 
@@ -148,10 +149,10 @@ def tune_richardson(pairs: Pairs, steps: int) -> tuple[Float[Tensor, " step"], F
     published = steps == len(PUBLISHED_ALPHA)
     start = (PUBLISHED_ALPHA, PUBLISHED_BETA) if published else ((1.0,) * steps, (0.0,) * steps)
     alpha, beta = (torch.tensor(values, dtype=pairs.states.dtype).requires_grad_() for values in start)
-    optimiser = torch.optim.LBFGS([alpha, beta], max_iter=TUNING, max_eval=TUNING, line_search_fn="strong_wolfe")
+    optimiser = LBFGS([alpha, beta], max_iter=TUNING, max_eval=TUNING, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
-        optimiser.zero_grad()
+        alpha.grad = beta.grad = None
         loss = (pairs.richardson(alpha, beta) - pairs.states[:, 1:]).square().sum(-1).mean()
         loss.backward()
         return loss

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import UsageError
+from interp.solvers.lbfgs import LBFGS
 from interp.solvers.statistics import RegressionStatistics
 
 __all__ = ["TuningSet", "minimise_positive", "minimise_smooth"]
@@ -107,7 +108,7 @@ def minimise_smooth(
 ) -> tuple[Float[Tensor, " parameter"], float]:
     """A local minimum of a differentiable function (L-BFGS with a strong Wolfe line search), and the value there."""
     point = start.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS(
+    optimiser = LBFGS(
         [point],
         max_iter=iterations,
         history_size=20,
@@ -117,7 +118,7 @@ def minimise_smooth(
     )
 
     def closure() -> Tensor:
-        optimiser.zero_grad()
+        point.grad = None
         value = function(point)
         value.backward()
         return value

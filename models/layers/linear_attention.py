@@ -81,11 +81,7 @@ class AttentionSpec(Layer):
         return tokens + update if site.residual else update
 
     def maps(
-        self,
-        Q: Float[Tensor, "layer head D D"],
-        P: Float[Tensor, "layer head D D"],
-        context: int,
-        residual: bool,
+        self, Q: Float[Tensor, "layer head D D"], P: Float[Tensor, "layer head D D"], context: int, residual: bool
     ) -> HeadLayers:
         """The linear maps of a prompt. Raises UsageError for causal keys, with which every token has its own map."""
         if self.keys == "causal":

@@ -24,9 +24,8 @@ from interp.models.tensors import Tensor
 
 __all__ = ["LAYERS", "At", "Layer", "Shape", "Site", "Stage", "read_table", "register_layer"]
 
-At = Callable[
-    [str, Tensor], Tensor
-]  # the name of a hook point and the value there -> the value that the pass goes on with
+# The name of a hook point and the value there -> the value that the pass goes on with.
+At = Callable[[str, Tensor], Tensor]
 Shape = tuple[int | None, ...]  # None: any size of 1 or more
 Stage = Literal["start", "block", "end"]
 Own = TypeVar("Own", bound="Layer")

@@ -1,14 +1,13 @@
 """Tasks: where prompts come from, and the best that can be done on them. The only room that knows which task it is."""
 
 from interp.models.tasks.linear_dynamics import DynamicsPrompts, LinearDynamics
-from interp.models.tasks.matrix_completion import CompletionPrompts, KernelLaw, MatrixCompletion, nystrom
+from interp.models.tasks.matrix_completion import CompletionPrompts, MatrixCompletion, nystrom
 from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.noisy_regression import NoisyRegression, RegressionPrompts
 from interp.models.tasks.protocol import (
     Blocks,
     BlocksTask,
     Examples,
-    GramPrompts,
     LinearExamples,
     LinearTask,
     LinePrompts,
@@ -23,7 +22,7 @@ from interp.models.tasks.protocol import (
     Words,
 )
 from interp.models.tasks.registry import TASKS, register_task, task_of
-from interp.models.tasks.simple_regression import LeastSquares, SimplePrompts, SimpleRegression
+from interp.models.tasks.simple_regression import SimplePrompts, SimpleRegression
 from interp.models.tasks.target import KINDS, Target
 from interp.models.tasks.targets import find_targets, register_target, target_names, targets_of
 
@@ -35,9 +34,6 @@ __all__ = [
     "CompletionPrompts",
     "DynamicsPrompts",
     "Examples",
-    "GramPrompts",
-    "KernelLaw",
-    "LeastSquares",
     "LinePrompts",
     "LinearDynamics",
     "LinearExamples",

@@ -24,14 +24,15 @@ from torch import Tensor
 
 from interp.errors import LayoutError, did_you_mean
 from interp.models.numbers import as_float, is_number
+from interp.models.rules import COUNT, POSITIVE, Rule, one_of, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
 from interp.models.tasks.dynamics_targets import dynamics_targets
-from interp.models.tasks.fields import TaskFields
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, require_counts
-from interp.models.tasks.protocol import Prompts, References, Variation, Words
+from interp.models.tasks.noise import NOISE_OR_LEVEL, NoiseLaw
+from interp.models.tasks.protocol import Prompts, References, Task, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
@@ -39,11 +40,10 @@ from interp.solvers.next_state import TunedSolvers
 
 __all__ = ["CONTENTS", "DYNAMICS", "DynamicsPrompts", "InitialLaw", "LinearDynamics"]
 
-DYNAMICS = ("orthogonal", "contracting", "fixed")
 STATE_CLIP = {"orthogonal": 10.0, "contracting": 2.0, "fixed": 10.0}  # of the authors' code
 SPECTRUM = (0.3, 0.9)  # eigenvalues of contracting dynamics
 
-SYSTEMS = {
+DYNAMICS = {
     "orthogonal": "orthogonal, drawn anew for every sequence and never shown",
     "contracting": "a contraction, drawn anew for every sequence and never shown",
     "fixed": "the same for all sequences",
@@ -86,6 +86,30 @@ class InitialLaw:
         return self.value * (2.0 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1.0)
 
 
+def _rows(value: Any) -> Any:
+    """Numbers as floats and lists as tuples, so that equal tasks are equal; anything else is left for the checks."""
+    return tuple(map(_rows, value)) if isinstance(value, (list, tuple)) else as_float(value)
+
+
+def _tokens(value: Any) -> Any:
+    for content in value if isinstance(value, (list, tuple)) else ():
+        if content not in CONTENTS:
+            raise LayoutError(f"task.tokens has {content!r}; {did_you_mean(str(content), CONTENTS)}")
+    if value in ((), []):
+        raise LayoutError(f"task.tokens is empty, expected one of {', '.join(CONTENTS)} for every channel")
+    return tuple(value) if isinstance(value, list) else value
+
+
+TOKENS = Rule(f"a list of {', '.join(CONTENTS)}", lambda v: isinstance(v, tuple), _tokens)
+START = Rule("a number c (for W_0 = c I) or a matrix", lambda v: isinstance(v, (tuple, float)), _rows)
+TEACHER = Rule(
+    "a seed, a whole number of 0 or more", lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**63
+)
+INITIAL = Rule(
+    "a law", lambda v: isinstance(v, InitialLaw), lambda v: v if isinstance(v, InitialLaw) else InitialLaw.from_dict(v)
+)
+
+
 @dataclass(frozen=True, eq=False)
 class DynamicsPrompts(Batch):
     """A batch of sequences s_0 .. s_T, with what generated them and how tokens are made of them."""
@@ -117,8 +141,8 @@ class DynamicsPrompts(Batch):
         sizes, dim = [size for _, size in spec.tokens], self.states.shape[2]
         contents = self.task.contents(len(sizes))
         if contents is None or sizes != [dim] * len(contents):
-            known = " or ".join(f"{count} ({', '.join(names)})" for count, names in LAYOUTS.items())
-            wanted = known if self.task.tokens is None else f"{len(self.task.tokens)} ({', '.join(self.task.tokens)})"
+            known = LAYOUTS.values() if self.task.tokens is None else (self.task.tokens,)
+            wanted = " or ".join(f"{len(names)} ({', '.join(names)})" for names in known)
             raise LayoutError(
                 f"the model's channels are {dict(spec.tokens)}, but linear_dynamics of dimension {dim} makes tokens of "
                 f"{wanted} channels of size {dim}; task.tokens says what each channel holds"
@@ -144,37 +168,25 @@ class LinearDynamics(TaskFields):
     "previous" (s_{t-1}, where s_{-1} = 0) or "start" (W_0 s_t); None: by the number of channels, 4 (start, current,
     current, previous), 3 (start, current, previous) or 1 (current). ``start`` is W_0, c for c I, or a matrix."""
 
-    dim: int
-    context: int
-    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.01,))  # noqa: RUF009 - frozen
-    dynamics: str = "orthogonal"
-    initial: InitialLaw = InitialLaw(kind="uniform", value=1.0)
-    state_clip: float | None = None  # None: 10, and 2 for contracting dynamics
-    teacher: int | None = None  # seed of the one W of fixed dynamics
-    tokens: tuple[str, ...] | None = None
-    start: float | tuple[tuple[float, ...], ...] = 0.0
+    dim: int = ruled(COUNT)
+    context: int = ruled(COUNT)
+    noise: NoiseLaw = ruled(NOISE_OR_LEVEL, NoiseLaw(kind="fixed", values=(0.01,)))  # noqa: RUF009 - a field
+    dynamics: str = ruled(one_of(DYNAMICS), "orthogonal")
+    initial: InitialLaw = ruled(INITIAL, InitialLaw(kind="uniform", value=1.0))  # noqa: RUF009 - a field
+    state_clip: float | None = ruled(POSITIVE, optional=True)  # None: 10, and 2 for contracting dynamics
+    teacher: int | None = ruled(TEACHER, optional=True)  # seed of the one W of fixed dynamics
+    tokens: tuple[str, ...] | None = ruled(TOKENS, optional=True)
+    start: float | tuple[tuple[float, ...], ...] = ruled(START, 0.0)
 
     name = "linear_dynamics"
+    always = ("noise", "dynamics", "initial")
 
     def __post_init__(self) -> None:
-        require_counts({"dim": self.dim, "context": self.context})
-        if self.dynamics not in DYNAMICS:
-            raise LayoutError(f"task.dynamics is {self.dynamics!r}; {did_you_mean(str(self.dynamics), DYNAMICS)}")
-        if self.state_clip is not None and (not is_number(self.state_clip) or self.state_clip <= 0):
-            raise LayoutError(f"task.state_clip is {self.state_clip!r}, expected a positive number")
+        super().__post_init__()
         if self.teacher is not None and self.dynamics != "fixed":
             raise LayoutError(
                 f'task.teacher is {self.teacher!r} with dynamics {self.dynamics!r}; only dynamics "fixed" has a teacher'
             )
-        if self.teacher is not None and (
-            not isinstance(self.teacher, int) or isinstance(self.teacher, bool) or not 0 <= self.teacher < 2**63
-        ):
-            raise LayoutError(f"task.teacher is {self.teacher!r}, expected a seed, a whole number of 0 or more")
-        for content in self.tokens or ():
-            if content not in CONTENTS:
-                raise LayoutError(f"task.tokens has {content!r}; {did_you_mean(str(content), CONTENTS)}")
-        if self.tokens == ():
-            raise LayoutError(f"task.tokens is empty, expected one of {', '.join(CONTENTS)} for every channel")
         rows = self.start if isinstance(self.start, tuple) else ()
         square = len(rows) == self.dim and all(isinstance(row, tuple) and len(row) == self.dim for row in rows)
         entries = [value for row in rows for value in row] if square else [self.start]
@@ -182,38 +194,6 @@ class LinearDynamics(TaskFields):
             raise LayoutError(
                 f"task.start is {self.start!r}, expected a number c (for W_0 = c I) or {self.dim} rows of {self.dim}"
             )
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> LinearDynamics:
-        """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s}."""
-        given = cls.read(fields, ("dim", "context"), short_noise=True)
-        if "initial" in given:
-            given["initial"] = InitialLaw.from_dict(given["initial"])
-        if "tokens" in given:
-            if not isinstance(given["tokens"], (list, tuple)):
-                raise LayoutError(f"task.tokens is {given['tokens']!r}, expected a list of {', '.join(CONTENTS)}")
-            given["tokens"] = tuple(given["tokens"])
-        if "start" in given:
-            given["start"] = _rows(given["start"])
-            if not isinstance(given["start"], (tuple, float)):
-                raise LayoutError(f"task.start is {given['start']!r}, expected a number c (for W_0 = c I) or a matrix")
-        if "state_clip" in given:
-            if not is_number(given["state_clip"]):
-                raise LayoutError(f"task.state_clip is {given['state_clip']!r}, expected a positive number")
-            given["state_clip"] = float(given["state_clip"])
-        return cls(**given)
-
-    def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {key: getattr(self, key) for key in ("name", "dim", "context")}
-        out |= {"noise": self.noise.to_dict(), "dynamics": self.dynamics, "initial": self.initial.to_dict()}
-        for key in ("state_clip", "teacher"):
-            if getattr(self, key) is not None:
-                out[key] = getattr(self, key)
-        if self.tokens is not None:
-            out["tokens"] = list(self.tokens)
-        if self.start != 0.0:
-            out["start"] = [list(row) for row in self.start] if isinstance(self.start, tuple) else self.start
-        return out
 
     def contents(self, channels: int) -> tuple[str, ...] | None:
         """What each of so many channels holds; None when the task says nothing that fits."""
@@ -231,7 +211,7 @@ class LinearDynamics(TaskFields):
         return Words(
             asked="To predict, at every token, the next state of a system that moves by one matrix, s' = W s + noise, "
             f"from the states so far. A sequence has {self.context} states of {self.dim} numbers; W is "
-            f"{SYSTEMS[self.dynamics]}.",
+            f"{DYNAMICS[self.dynamics]}.",
             error="half the squared error",
             factor=0.5,
             prompt="sequence",
@@ -280,20 +260,18 @@ class LinearDynamics(TaskFields):
         quiet, single = Skipped("the task has no noise"), Skipped("sequences have a single token")
         louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else quiet
         shorter = replace(self, context=self.context // 2) if self.context > 1 else single
-        others = {kind: replace(self, dynamics=kind, teacher=None) for kind in ("orthogonal", "contracting")}
-        return {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "length x1/2": Variation(label="half the length", task=shorter),
-            "length x2": Variation(label="twice the length", task=replace(self, context=2 * self.context)),
-            "start x1/2": Variation(label="first states half as large", task=begun(0.5)),
-            "start x2": Variation(label="first states twice as large", task=begun(2.0)),
-            **{
-                f"dynamics {kind}": Variation(label=f"a fresh {kind} W", task=other)
-                for kind, other in others.items()
-                if kind != self.dynamics
-            },
+
+        rows: dict[str, tuple[str, Task | Skipped]] = {
+            "noise x2": ("twice the noise", louder),
+            "length x1/2": ("half the length", shorter),
+            "length x2": ("twice the length", replace(self, context=2 * self.context)),
+            "start x1/2": ("first states half as large", begun(0.5)),
+            "start x2": ("first states twice as large", begun(2.0)),
         }
+        for kind in ("orthogonal", "contracting"):
+            if kind != self.dynamics:
+                rows[f"dynamics {kind}"] = (f"a fresh {kind} W", replace(self, dynamics=kind, teacher=None))
+        return variations_of(self, rows)
 
     @property
     def limit(self) -> float:
@@ -337,10 +315,3 @@ def _orthogonal(count: int, dim: int, generator: torch.Generator) -> Float[Tenso
     """Orthogonal matrices of Haar measure: the Q of a normal matrix, with the signs that make R's diagonal positive."""
     Q, R = torch.linalg.qr(torch.randn(count, dim, dim, generator=generator, dtype=torch.float64))
     return Q * torch.diagonal(R, dim1=-2, dim2=-1).sign()[:, None, :]
-
-
-def _rows(value: Any) -> Any:
-    """Numbers as floats and lists as tuples, so that equal tasks are equal; anything else is left for the checks."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_rows(entry) for entry in value)
-    return as_float(value)

@@ -27,19 +27,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.errors import LayoutError, did_you_mean
-from interp.models.numbers import as_float, is_size
+from interp.errors import LayoutError
+from interp.models.rules import COUNT, SCALE, Rule, Table, one_of, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
-from interp.models.tasks.fields import TaskFields, require_known
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.noise import NOISE_OR_LEVEL, NoiseLaw, normal
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.shared_keys import example_tokens, grams_of, require_example_model
 from interp.models.transformer import LinearTransformer
 from interp.solvers.eagle import fixed_iterations
+from interp.solvers.ridge import damped
 
 __all__ = ["CompletionPrompts", "KernelLaw", "MatrixCompletion", "nystrom"]
 
@@ -50,43 +51,67 @@ MOST_RANK = 10_000  # variances of a spectrum
 
 
 def nystrom(
-    A: Float[Tensor, "prompt d n"],
-    B: Float[Tensor, "prompt query n"],
-    C: Float[Tensor, "prompt d out"],
-    rcond: float = RCOND,
+    A: Float[Tensor, "prompt d n"], B: Float[Tensor, "prompt query n"], C: Float[Tensor, "prompt d out"]
 ) -> Float[Tensor, "prompt query out"]:
     """B A^+ C."""
-    return B @ (torch.linalg.pinv(A, rtol=rcond) @ C)
+    return B @ (torch.linalg.pinv(A, rtol=RCOND) @ C)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelLaw:
+class KernelLaw(Table):
     """k(p, q) = exp(-|p - q|^2 / (2 width^2)) for points in R^features; with the name "linear", <p, q> / features."""
 
-    name: str = "rbf"
-    features: int = 2
-    width: float = 1.0
+    title = "task.kernel"
 
-    @classmethod
-    def from_dict(cls, fields: Any) -> KernelLaw:
-        if not isinstance(fields, Mapping):
-            raise LayoutError(f'task.kernel is {fields!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
-        require_known(fields, "task.kernel", ("name", "features", "width"))
-        out = cls(**{key: as_float(value) if key == "width" else value for key, value in fields.items()})
-        if out.name not in ("rbf", "linear"):
-            raise LayoutError(f"task.kernel.name is {out.name!r}; {did_you_mean(str(out.name), ('rbf', 'linear'))}")
-        require_counts({"kernel.features": out.features})
-        if not _is_positive(out.width):
-            raise LayoutError(f"task.kernel.width is {out.width!r}, expected a positive number up to 1e150")
-        return out
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "features": self.features, "width": self.width}
+    name: str = ruled(one_of(("rbf", "linear")), "rbf")
+    features: int = ruled(COUNT, 2)
+    width: float = ruled(SCALE, 1.0)
 
     def matrix(self, points: Float[Tensor, "prompt point features"]) -> Float[Tensor, "prompt point point"]:
         if self.name == "linear":
             return points @ points.mT / self.features
         return torch.exp(-torch.cdist(points, points).square() / (2.0 * self.width**2))
+
+
+def _spectrum(value: Any) -> tuple[float, ...]:
+    """Of a list of variances, or of {"decay": a, "rank": s}: a^i for i = 1..s."""
+    if isinstance(value, Mapping) and set(value) == {"decay", "rank"} and SCALE.holds(value["decay"]):
+        rank = COUNT.checked(value["rank"], "task.spectrum.rank")
+        _require_rank(rank)
+        powers = _powers(float(value["decay"]), rank)
+        if not powers or not all(map(SCALE.holds, powers)):
+            raise LayoutError(
+                f"task.spectrum is {dict(value)!r}, whose variances a^i leave the range of numbers; expected a smaller "
+                "rank, or a decay nearer to 1"
+            )
+        return powers
+    if not isinstance(value, (list, tuple)) or not all(map(SCALE.holds, value)):
+        raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
+    _require_rank(len(value))
+    return tuple(float(v) for v in value)
+
+
+def _require_rank(rank: int) -> None:
+    if rank > MOST_RANK:
+        raise LayoutError(f"task.spectrum is of rank {rank}, expected 1 to {MOST_RANK}")
+
+
+def _powers(base: float, count: int) -> tuple[float, ...]:
+    """base^i for i = 1 .. count; nothing where one of them overflows."""
+    try:
+        return tuple(base**i for i in range(1, count + 1))
+    except OverflowError:
+        return ()
+
+
+def _kernel(value: Any) -> KernelLaw:
+    if not isinstance(value, (Mapping, KernelLaw)):
+        raise LayoutError(f'task.kernel is {value!r}, expected e.g. {{"name": "rbf", "features": 2, "width": 1}}')
+    return KernelLaw.read(value) if isinstance(value, Mapping) else value
+
+
+VARIANCES = Rule("one positive variance up to 1e150 per rank", lambda v: len(v) > 0, _spectrum)
+KERNEL = Rule("a kernel", lambda v: isinstance(v, KernelLaw), _kernel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,25 +160,20 @@ class MatrixCompletion(TaskFields):
     factors; ``kernel`` replaces the low-rank law, and needs d = n and d' = n'. ``machines``
     splits the n columns of x into that many equal blocks; it changes no prompt, only who holds what."""
 
-    dim: int
-    context: int
-    outputs: int = 2
-    queries: int = 2
-    spectrum: tuple[float, ...] = SPECTRUM
-    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.0,))  # noqa: RUF009 - frozen
-    kernel: KernelLaw | None = None
-    machines: int = 1
+    dim: int = ruled(COUNT)
+    context: int = ruled(COUNT)
+    outputs: int = ruled(COUNT, 2)
+    queries: int = ruled(COUNT, 2)
+    spectrum: tuple[float, ...] = ruled(VARIANCES, SPECTRUM)
+    noise: NoiseLaw = ruled(NOISE_OR_LEVEL, NoiseLaw(kind="fixed", values=(0.0,)))  # noqa: RUF009 - a field
+    kernel: KernelLaw | None = ruled(KERNEL, optional=True)  # noqa: RUF009 - a field
+    machines: int = ruled(COUNT, 1)
 
     name = "matrix_completion"
+    always = ("outputs", "queries", "spectrum", "noise")
 
     def __post_init__(self) -> None:
-        counts = ("dim", "context", "outputs", "queries", "machines")
-        require_counts({key: getattr(self, key) for key in counts})
-        if not self.spectrum or not all(_is_positive(v) for v in self.spectrum):
-            raise LayoutError(
-                f"task.spectrum is {self.spectrum!r}, expected one positive variance up to 1e150 per rank"
-            )
-        _require_rank(len(self.spectrum))
+        super().__post_init__()
         if self.dim % self.machines:
             raise LayoutError(f"task.machines is {self.machines}, expected a divisor of dim = {self.dim}")
         if self.kernel is not None:
@@ -165,29 +185,13 @@ class MatrixCompletion(TaskFields):
             if self.spectrum != SPECTRUM or self.noise.largest > 0:
                 raise LayoutError("task.kernel stands with a spectrum or noise, expected the kernel alone")
 
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> MatrixCompletion:
-        """Read the fields of a checkpoint's task. ``noise`` may also be a number s, short for {"fixed": s};
-        ``spectrum`` is a list of variances, or {"decay": a, "rank": s} for a^i, i = 1..s."""
-        given = cls.read(fields, ("dim", "context"), short_noise=True)
-        if "kernel" in given:
-            given["kernel"] = KernelLaw.from_dict(given["kernel"])
-        if "spectrum" in given:
-            given["spectrum"] = _spectrum(given["spectrum"])
-        return cls(**given)
-
     def to_dict(self) -> dict[str, Any]:
-        keys = ("name", "dim", "context", "outputs", "queries")
-        out: dict[str, Any] = {key: getattr(self, key) for key in keys}
+        out = super().to_dict()
+        first, rank = self.spectrum[0], len(self.spectrum)
         if self.kernel is not None:
-            out["kernel"] = self.kernel.to_dict()
-        else:
-            first, rank = self.spectrum[0], len(self.spectrum)
-            geometric = self.spectrum == _powers(first, rank)
-            spectrum = {"decay": first, "rank": rank} if geometric else list(self.spectrum)
-            out |= {"spectrum": spectrum, "noise": self.noise.to_dict()}
-        if self.machines > 1:
-            out["machines"] = self.machines
+            del out["spectrum"], out["noise"]
+        elif self.spectrum == _powers(first, rank):
+            out["spectrum"] = {"decay": first, "rank": rank}
         return out
 
     @property
@@ -220,20 +224,16 @@ class MatrixCompletion(TaskFields):
         if self.kernel is None:
             return self.assemble(*self.factors(count, generator), generator)
         sigma = self.noise.sample(count, generator)
-        size = (count, self.dim + self.outputs, self.kernel.features)
-        points = torch.randn(size, generator=generator, dtype=torch.float64)
+        points = normal(generator)(count, self.dim + self.outputs, self.kernel.features)
         return self._blocks(self.kernel.matrix(points), sigma, generator)
 
     def factors(
         self, count: int, generator: torch.Generator
     ) -> tuple[Float[Tensor, "prompt row rank"], Float[Tensor, "prompt column rank"], Float[Tensor, " prompt"]]:
         """Standard normal factors of X in the low-rank law, and the noise levels."""
-        sigma, rank = self.noise.sample(count, generator), len(self.spectrum)
-        left, right = (
-            torch.randn(count, size, rank, generator=generator, dtype=torch.float64)
-            for size in (self.context + self.queries, self.dim + self.outputs)
-        )
-        return left, right, sigma
+        sigma, drawn, rank = self.noise.sample(count, generator), normal(generator), len(self.spectrum)
+        rows, columns = self.context + self.queries, self.dim + self.outputs
+        return drawn(count, rows, rank), drawn(count, columns, rank), sigma
 
     def assemble(
         self,
@@ -252,9 +252,8 @@ class MatrixCompletion(TaskFields):
     ) -> CompletionPrompts:
         D = X[:, self.context :, self.dim :].clone()
         if self.noise.largest > 0:
-            X = X + sigma[:, None, None] * torch.randn(X.shape, generator=generator, dtype=torch.float64)
-        top, bottom = X[:, : self.context], X[:, self.context :]
-        n = self.dim
+            X = X + sigma[:, None, None] * normal(generator)(*X.shape)
+        top, bottom, n = X[:, : self.context], X[:, self.context :], self.dim
         return CompletionPrompts(A=top[..., :n], B=bottom[..., :n], C=top[..., n:], D=D, sigma=sigma)
 
     @cached_property
@@ -267,15 +266,12 @@ class MatrixCompletion(TaskFields):
         guesses = {value: _ridge(drawn, value) for value in grid}
         if not self.noise.largest > 0:
             guesses[0.0] = nystrom(drawn.A, drawn.B, drawn.C)
-        errors = {value: float((guess - drawn.D).square().mean()) for value, guess in guesses.items()}
-        return min(errors, key=lambda value: errors[value])
+        return min(guesses, key=lambda value: float((guesses[value] - drawn.D).square().mean()))
 
     def oracle(self, prompts: CompletionPrompts) -> Float[Tensor, "prompt query output"]:
         """The Nystrom estimate B A^+ C or, where A^+ amplifies too much, ridge regression B (A^T A + lambda I)^-1 A^T C
         with the one best ``penalty``."""
-        if self.penalty == 0:
-            return nystrom(prompts.A, prompts.B, prompts.C)
-        return _ridge(prompts, self.penalty)
+        return _ridge(prompts, self.penalty) if self.penalty else nystrom(prompts.A, prompts.B, prompts.C)
 
     def references(self, tuning: CompletionPrompts, depth: int, keys: str) -> References:
         """Gradient descent, and EAGLE with exact norms, in as many steps as there are layers."""
@@ -307,10 +303,7 @@ class MatrixCompletion(TaskFields):
         """Rank and spectrum change, the variance of an entry, (sum of the squared spectrum) / rank, does not."""
         if self.kernel is not None:
             kernel = Skipped("a kernel matrix has its own size, rank and scale")
-            return {
-                "task": Variation(label="as trained", task=self),
-                "other matrices": Variation(label="other sizes, ranks and scales", task=kernel),
-            }
+            return variations_of(self, {"other matrices": ("other sizes, ranks and scales", kernel)})
         variance, rank = sum(v**2 for v in self.spectrum) / len(self.spectrum), len(self.spectrum)
         largest = tuple(sorted(self.spectrum, reverse=True))
 
@@ -326,55 +319,18 @@ class MatrixCompletion(TaskFields):
         fewer = replace(self, context=self.context // 2) if self.context > 1 else one_row
         half = of_spectrum(largest[: rank // 2]) if rank > 1 else Skipped("the matrices are of rank 1")
         flat = Skipped("the spectrum is flat") if len(set(self.spectrum)) == 1 else of_spectrum((1.0,) * rank)
-        return {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "rows x1/2": Variation(label="half the complete rows", task=fewer),
-            "rows x2": Variation(label="twice the complete rows", task=replace(self, context=2 * self.context)),
-            "entries x1/2": Variation(label="entries half as large", task=scaled(0.5)),
-            "entries x5/4": Variation(label="entries a quarter larger", task=scaled(1.25)),
-            "rank x1/2": Variation(label="half the rank", task=half),
-            "rank x2": Variation(label="twice the rank", task=of_spectrum(tuple(v for v in largest for _ in range(2)))),
-            "flat spectrum": Variation(label="a flat spectrum", task=flat),
-        }
+        return variations_of(self, {
+            "noise x2": ("twice the noise", louder),
+            "rows x1/2": ("half the complete rows", fewer),
+            "rows x2": ("twice the complete rows", replace(self, context=2 * self.context)),
+            "entries x1/2": ("entries half as large", scaled(0.5)),
+            "entries x5/4": ("entries a quarter larger", scaled(1.25)),
+            "rank x1/2": ("half the rank", half),
+            "rank x2": ("twice the rank", of_spectrum(tuple(v for v in largest for _ in range(2)))),
+            "flat spectrum": ("a flat spectrum", flat),
+        })  # fmt: skip
 
 
 def _ridge(prompts: CompletionPrompts, penalty: float) -> Float[Tensor, "prompt query output"]:
     A = prompts.A
-    damped = A.mT @ A + penalty * torch.eye(A.shape[-1], dtype=A.dtype)
-    return prompts.B @ torch.linalg.solve(damped, A.mT @ prompts.C)
-
-
-def _spectrum(value: Any) -> tuple[float, ...]:
-    if isinstance(value, Mapping):
-        if set(value) != {"decay", "rank"} or not _is_positive(value["decay"]):
-            raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
-        require_counts({"spectrum.rank": value["rank"]})
-        _require_rank(value["rank"])
-        powers = _powers(float(value["decay"]), value["rank"])
-        if not powers or not all(_is_positive(power) for power in powers):
-            raise LayoutError(
-                f"task.spectrum is {dict(value)!r}, whose variances a^i leave the range of numbers; expected a smaller "
-                "rank, or a decay nearer to 1"
-            )
-        return powers
-    if not isinstance(value, (list, tuple)) or not all(_is_positive(v) for v in value):
-        raise LayoutError(f'task.spectrum is {value!r}, expected a list of variances or {{"decay": a, "rank": s}}')
-    return tuple(float(v) for v in value)
-
-
-def _require_rank(rank: int) -> None:
-    if rank > MOST_RANK:
-        raise LayoutError(f"task.spectrum is of rank {rank}, expected 1 to {MOST_RANK}")
-
-
-def _powers(base: float, count: int) -> tuple[float, ...]:
-    """base^i for i = 1 .. count; nothing where one of them overflows."""
-    try:
-        return tuple(base**i for i in range(1, count + 1))
-    except OverflowError:
-        return ()
-
-
-def _is_positive(value: object) -> bool:
-    return is_size(value) and value > 0
+    return prompts.B @ torch.linalg.solve(damped(A.mT @ A, penalty), A.mT @ prompts.C)

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 from interp.errors import LayoutError, UsageError
+from interp.models.tasks.protocol import Task
 
-__all__ = ["MEMORY", "Sized", "require_affordable"]
+__all__ = ["MEMORY", "require_affordable"]
 
 MEMORY = 8 * 2**30  # bytes that the prompts of one sample may take
 
 
-@runtime_checkable
-class Sized(Protocol):
-    """A task, some of whose counts say how large a prompt is."""
-
-    @property
-    def most_prompts(self) -> int:
-        """How many prompts fit in ``MEMORY``, in float64 and with temporaries. 0: not one."""
-        ...
-
-
-def require_affordable(task: Sized, count: int) -> None:
+def require_affordable(task: Task, count: int) -> None:
     """Raise UsageError for no prompt or more than fit in memory, LayoutError when a single one is too large."""
     counts = {key: getattr(task, key, None) for key in ("context", "dim")}
     size = " and ".join(f"task.{key} {value}" for key, value in counts.items() if value is not None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError, did_you_mean
-from interp.models.numbers import is_count, is_size
+from interp.models.numbers import is_size
+from interp.models.rules import Rule
 
-__all__ = ["NoiseLaw", "require_counts"]
+__all__ = ["NOISE", "NOISE_OR_LEVEL", "NoiseLaw", "normal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +72,18 @@ class NoiseLaw:
         return levels[(uniform * len(levels)).long().clamp(max=len(levels) - 1)]
 
 
-def require_counts(fields: Mapping[str, Any]) -> None:
-    """Raises LayoutError for a field of a task that is no whole number of 1 or more."""
-    for key, value in fields.items():
-        if not is_count(value):
-            raise LayoutError(f"task.{key} is {value!r}, expected a whole number of 1 or more")
+def normal(generator: torch.Generator) -> Callable[..., Tensor]:
+    """Standard normal numbers of any shape."""
+    return partial(torch.randn, generator=generator, dtype=torch.float64)
+
+
+def _law(value: Any) -> NoiseLaw:
+    return value if isinstance(value, NoiseLaw) else NoiseLaw.from_dict(value)
+
+
+def _law_or_level(value: Any) -> NoiseLaw:
+    return _law({"fixed": value} if isinstance(value, (int, float)) and not isinstance(value, bool) else value)
+
+
+NOISE = Rule("a law", lambda v: isinstance(v, NoiseLaw), _law)
+NOISE_OR_LEVEL = Rule("a law", lambda v: isinstance(v, NoiseLaw), _law_or_level)  # a number s is short for {"fixed": s}

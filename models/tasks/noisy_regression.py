@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,12 +22,13 @@ from torch import Tensor
 
 from interp.errors import LayoutError
 from interp.models.numbers import as_float, is_size
+from interp.models.rules import COUNT, SCALE, Rule, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
-from interp.models.tasks.fields import TaskFields
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.noise import NOISE, NoiseLaw, normal
 from interp.models.tasks.protocol import GramPrompts, References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.tasks.regression_targets import regression_targets
@@ -44,6 +46,13 @@ CONTEXTS = (0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's number of examples
 NOISES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0)  # of the task's largest noise level, or of the labels' spread if it is 0
 SCALES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # of the inputs
 CONDITIONS = (1.0, 3.0, 10.0, 30.0, 100.0)  # largest over smallest factor on the inputs' variances
+
+
+EIGENVALUES = Rule(
+    "a list of eigenvalues",
+    lambda v: isinstance(v, tuple),
+    lambda v: tuple(map(as_float, v)) if isinstance(v, (list, tuple)) else v,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +75,9 @@ class RegressionPrompts(Batch):
         """<w, x_t>, one query and one output channel."""
         return (self.w * self.x_query).sum(-1)[:, None, None]
 
-    @property
+    @cached_property
     def statistics(self) -> RegressionStatistics:
-        """Sigma, alpha and lambda of the examples."""
+        """Sigma, alpha and lambda of the examples; kept, since all that is asked of them shares one decomposition."""
         return RegressionStatistics.from_data(self.x, self.y)
 
     @property
@@ -104,40 +113,20 @@ class RegressionPrompts(Batch):
 class NoisyRegression(TaskFields):
     """The task. ``covariance`` holds the eigenvalues of C (None: C = I); ``weight_std`` is tau."""
 
-    dim: int
-    context: int
-    noise: NoiseLaw
-    covariance: tuple[float, ...] | None = None
-    weight_std: float = 1.0
+    dim: int = ruled(COUNT)
+    context: int = ruled(COUNT)
+    noise: NoiseLaw = ruled(NOISE)  # noqa: RUF009 - a field
+    covariance: tuple[float, ...] | None = ruled(EIGENVALUES, optional=True)
+    weight_std: float = ruled(SCALE, 1.0)
 
     name = "noisy_regression"
 
     def __post_init__(self) -> None:
-        require_counts({"dim": self.dim, "context": self.context})
+        super().__post_init__()
         if self.covariance is not None and (
             len(self.covariance) != self.dim or not all(is_size(v) and v > 0 for v in self.covariance)
         ):
             raise LayoutError(f"task.covariance is {self.covariance!r}, expected {self.dim} positive eigenvalues")
-        if not is_size(self.weight_std) or self.weight_std == 0:
-            raise LayoutError(f"task.weight_std is {self.weight_std!r}, expected a positive number up to 1e150")
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> NoisyRegression:
-        given = cls.read(fields, ("dim", "context", "noise"), ("weight_std",))
-        if "covariance" in given:
-            if not isinstance(given["covariance"], (list, tuple)):
-                raise LayoutError(f"task.covariance is {given['covariance']!r}, expected a list of eigenvalues")
-            given["covariance"] = tuple(as_float(value) for value in given["covariance"])
-        return cls(**given)
-
-    def to_dict(self) -> dict[str, Any]:
-        out: dict[str, Any] = {key: getattr(self, key) for key in ("name", "dim", "context")}
-        out["noise"] = self.noise.to_dict()
-        if self.covariance is not None:
-            out["covariance"] = list(self.covariance)
-        if self.weight_std != 1.0:
-            out["weight_std"] = self.weight_std
-        return out
 
     def with_noise(self, noise: NoiseLaw) -> NoisyRegression:
         return replace(self, noise=noise)
@@ -163,17 +152,13 @@ class NoisyRegression(TaskFields):
         """``count`` fresh prompts in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
         require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-        sigma = self.noise.sample(count, generator)
-        w = self.weight_std * normal(count, self.dim)
-        x, x_query = normal(count, self.context, self.dim), normal(count, self.dim)
+        drawn, sigma = normal(generator), self.noise.sample(count, generator)
+        w = self.weight_std * drawn(count, self.dim)
+        x, x_query = drawn(count, self.context, self.dim), drawn(count, self.dim)
         if self.covariance is not None:
             root = torch.tensor(self.covariance, dtype=torch.float64).sqrt()
             x, x_query = x * root, x_query * root
-        y = (x @ w[..., None]).squeeze(-1) + sigma[:, None] * normal(count, self.context)
+        y = (x @ w[..., None]).squeeze(-1) + sigma[:, None] * drawn(count, self.context)
         return RegressionPrompts(x=x, y=y, x_query=x_query, w=w, sigma=sigma)
 
     def oracle_weights(self, prompts: RegressionPrompts) -> Float[Tensor, "prompt dim"]:
@@ -226,25 +211,17 @@ class NoisyRegression(TaskFields):
         def stretched(factors: Sequence[float]) -> NoisyRegression:
             return replace(self, covariance=tuple(v * f for v, f in zip(self.spectrum, factors, strict=True)))
 
-        def all_inputs(factor: float) -> NoisyRegression:
-            return stretched((factor**2,) * self.dim)
-
         louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else quiet
         fewer = replace(self, context=self.context // 2) if self.context > 1 else single
-        out = {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "context x1/2": Variation(label="half the examples", task=fewer),
-            "context x2": Variation(label="twice the examples", task=replace(self, context=2 * self.context)),
-            "inputs x1/2": Variation(label="inputs half as large", task=all_inputs(0.5)),
-            "inputs x2": Variation(label="inputs twice as large", task=all_inputs(2.0)),
-            "one input x2": Variation(
-                label="inputs twice as large in one direction", task=stretched((4.0, *(1.0,) * (self.dim - 1)))
-            ),
-            "weights x3": Variation(
-                label="true weights three times as large", task=replace(self, weight_std=3 * self.weight_std)
-            ),
-        }
+        out = variations_of(self, {
+            "noise x2": ("twice the noise", louder),
+            "context x1/2": ("half the examples", fewer),
+            "context x2": ("twice the examples", replace(self, context=2 * self.context)),
+            "inputs x1/2": ("inputs half as large", stretched((0.25,) * self.dim)),
+            "inputs x2": ("inputs twice as large", stretched((4.0,) * self.dim)),
+            "one input x2": ("inputs twice as large in one direction", stretched((4.0, *(1.0,) * (self.dim - 1)))),
+            "weights x3": ("true weights three times as large", replace(self, weight_std=3 * self.weight_std)),
+        })  # fmt: skip
         return out | {f"{v.axis} = {v.value:g}": v for v in self._grid()}
 
     def _grid(self) -> Iterator[Variation]:
@@ -259,11 +236,9 @@ class NoisyRegression(TaskFields):
         base = high or self.weight_std * math.sqrt(sum(self.spectrum))
         for level in sorted({base * factor for factor in NOISES} | set(self.noise.values)):
             inside = low <= level <= high if self.noise.kind == "uniform" else level in self.noise.values
-            law = NoiseLaw(kind="fixed", values=(level,))
-            yield entry("noise", "noise σ", level, inside, noise=law)
+            yield entry("noise", "noise σ", level, inside, noise=NoiseLaw(kind="fixed", values=(level,)))
         for f in SCALES:
-            scaled = tuple(f**2 * v for v in self.spectrum)
-            yield entry("scale", "size of the inputs", f, f == 1.0, covariance=scaled)
+            yield entry("scale", "size of the inputs", f, f == 1.0, covariance=tuple(f**2 * v for v in self.spectrum))
         label = "unevenness of the inputs"
         if self.dim == 1:
             yield Variation(label=label, task=Skipped("there is a single input"), axis="covariance", value=1.0)

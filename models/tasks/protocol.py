@@ -19,6 +19,7 @@ from interp.models.tasks.noise import NoiseLaw
 from interp.models.tasks.target import Target
 from interp.models.transformer import LinearTransformer
 from interp.models.words import Words
+from interp.solvers.line_descent import Points
 from interp.solvers.tuning import TuningSet
 
 __all__ = [
@@ -136,12 +137,8 @@ class States(Prompts, Protocol):
 
 
 @runtime_checkable
-class LinePrompts(Prompts, Protocol):
+class LinePrompts(Prompts, Points, Protocol):
     """Points (x_i, y_i) of a line, x and y being numbers, and one query."""
-
-    x: Float[Tensor, "prompt context"]
-    y: Float[Tensor, "prompt context"]
-    x_query: Float[Tensor, " prompt"]
 
     def least_squares(self) -> Any: ...
 

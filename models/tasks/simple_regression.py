@@ -17,20 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError
-from interp.models.numbers import is_number, is_size
+from interp.models.rules import COUNT, FACTOR, SCALE, SIZE, ruled
 from interp.models.skipped import Skipped
 from interp.models.specification import ModelSpec
 from interp.models.tasks.batch import Batch
-from interp.models.tasks.fields import TaskFields
+from interp.models.tasks.fields import TaskFields, variations_of
 from interp.models.tasks.memory import MEMORY, require_affordable
-from interp.models.tasks.noise import NoiseLaw, require_counts
+from interp.models.tasks.noise import NOISE, NoiseLaw, normal
 from interp.models.tasks.protocol import References, Variation, Words
 from interp.models.tasks.registry import register_task
 from interp.models.transformer import LinearTransformer
@@ -116,38 +115,21 @@ class SimpleRegression(TaskFields):
     """The task. ``context`` is N; ``shift`` and ``spread`` are the laws of the inputs' mean and scale. All x are then
     multiplied by ``x_scale``, all y by ``y_scale``."""
 
-    context: int
-    noise: NoiseLaw = NoiseLaw(kind="fixed", values=(0.3,))  # noqa: RUF009 - frozen
-    shift: float = 0.5
-    spread: float = 0.5
-    weight_std: float = 1.0
-    x_scale: float = 1.0
-    y_scale: float = 1.0
+    context: int = ruled(COUNT)
+    noise: NoiseLaw = ruled(NOISE, NoiseLaw(kind="fixed", values=(0.3,)))  # noqa: RUF009 - a field
+    shift: float = ruled(SIZE, 0.5)
+    spread: float = ruled(SIZE, 0.5)
+    weight_std: float = ruled(SCALE, 1.0)
+    x_scale: float = ruled(FACTOR, 1.0)
+    y_scale: float = ruled(FACTOR, 1.0)
 
     name = "simple_regression"
+    always = ("noise", "shift", "spread", "weight_std")
 
     def __post_init__(self) -> None:
-        require_counts({"context": self.context})
+        super().__post_init__()
         if self.context < 2:
             raise LayoutError(f"task.context is {self.context}, expected 2 or more: one point determines no line")
-        for key in ("shift", "spread", "weight_std"):
-            value = getattr(self, key)
-            if not is_size(value) or (key == "weight_std" and value == 0):
-                least = "a positive number up to 1e150" if key == "weight_std" else "a number from 0 to 1e150"
-                raise LayoutError(f"task.{key} is {value!r}, expected {least}")
-        for key in ("x_scale", "y_scale"):
-            value = getattr(self, key)
-            if not is_number(value) or value == 0:
-                raise LayoutError(f"task.{key} is {value!r}, expected a number that is not 0")
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> SimpleRegression:
-        return cls(**cls.read(fields, ("context",), ("shift", "spread", "weight_std", "x_scale", "y_scale")))
-
-    def to_dict(self) -> dict[str, Any]:
-        fields = {key: getattr(self, key) for key in ("context", "shift", "spread", "weight_std")}
-        scales = {key: getattr(self, key) for key in ("x_scale", "y_scale") if getattr(self, key) != 1.0}
-        return {"name": self.name, "noise": self.noise.to_dict(), **fields, **scales}
 
     @property
     def words(self) -> Words:
@@ -165,8 +147,7 @@ class SimpleRegression(TaskFields):
             raise LayoutError(f"attention.keys is 'causal', expected 'context' or 'all' for {self.name}")
         if spec.readout.channel != "y":
             raise LayoutError(f"readout.channel is {spec.readout.channel!r}, expected 'y', the label of {self.name}")
-        tokens = len(model.tensors["readout.weight"]) if spec.readout.flat else self.context + 1
-        if tokens != self.context + 1:
+        if spec.readout.flat and (tokens := len(model.tensors["readout.weight"])) != self.context + 1:
             raise LayoutError(
                 f"readout.weight has {tokens} rows, expected {self.context + 1}: task.context is {self.context}, and "
                 "the query is one more token"
@@ -181,22 +162,18 @@ class SimpleRegression(TaskFields):
         tuned = fit_descent(tuning, keys, tuning.least_squares().prediction, 2, TUNING_SEED, "preconditioned-gd")
         assert tuned is not None  # only the polynomial may be
 
-        def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
-            line = prompts.least_squares()
-            values = {
-                "null": torch.zeros_like(line.prediction),
-                "mean": line.mean_y,
-                "preconditioned-gd-2": tuned.predict(prompts),
-                "oracle": line.prediction,
-            }
-            return {name: value[:, None] for name, value in values.items()}
-
         labels = {
             "null": "predicting zero",
             "mean": "the mean label of the prompt",
             "preconditioned-gd-2": "two preconditioned gradient steps, tuned to the task",
             "oracle": "least squares, the target",
         }
+
+        def predict(prompts: SimplePrompts) -> Mapping[str, Float[Tensor, "prompt output"]]:
+            line = prompts.least_squares()
+            values = (torch.zeros_like(line.prediction), line.mean_y, tuned.predict(prompts), line.prediction)
+            return {name: value[:, None] for name, value in zip(labels, values, strict=True)}
+
         return References(labels=labels, predict=predict)
 
     def variations(self, fixed_context: bool = False) -> dict[str, Variation]:
@@ -205,16 +182,15 @@ class SimpleRegression(TaskFields):
         louder = replace(self, noise=self.noise.scaled(2.0)) if self.noise.largest > 0 else Skipped("it has no noise")
         shifted = replace(self, shift=2 * self.shift) if self.shift > 0 else Skipped("the means of x are 0")
         uneven = replace(self, spread=2 * self.spread) if self.spread > 0 else Skipped("x has one scale")
-        more: SimpleRegression | Skipped = fixed if fixed_context else replace(self, context=2 * self.context)
-        out = {
-            "task": Variation(label="as trained", task=self),
-            "noise x2": Variation(label="twice the noise", task=louder),
-            "context x1/2": Variation(label="half the examples", task=fixed if fixed_context else fewer),
-            "context x2": Variation(label="twice the examples", task=more),
-            "shift x2": Variation(label="means of x twice as far from 0", task=shifted),
-            "spread x2": Variation(label="scales of x twice as uneven", task=uneven),
-            "weights x2": Variation(label="lines twice as steep", task=replace(self, weight_std=2 * self.weight_std)),
-        }
+        more = replace(self, context=2 * self.context)
+        out = variations_of(self, {
+            "noise x2": ("twice the noise", louder),
+            "context x1/2": ("half the examples", fixed if fixed_context else fewer),
+            "context x2": ("twice the examples", fixed if fixed_context else more),
+            "shift x2": ("means of x twice as far from 0", shifted),
+            "spread x2": ("scales of x twice as uneven", uneven),
+            "weights x2": ("lines twice as steep", replace(self, weight_std=2 * self.weight_std)),
+        })  # fmt: skip
         for axis, factors in FACTORS.items():
             for factor in factors:
                 task = replace(self, **{f"{axis}_scale": factor * getattr(self, f"{axis}_scale")})
@@ -231,16 +207,12 @@ class SimpleRegression(TaskFields):
         """``count`` fresh prompts in float64; the same seed gives the same. Raises as ``require_affordable`` does."""
         require_affordable(self, count)
         generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-        sigma = self.noise.sample(count, generator)
-        theta = self.weight_std * normal(count, 2)
-        mean, scale = self.shift * normal(count, 1), torch.exp(self.spread * normal(count, 1))
-        x = mean + scale * normal(count, self.context + 1)
+        drawn, sigma = normal(generator), self.noise.sample(count, generator)
+        theta = self.weight_std * drawn(count, 2)
+        mean, scale = self.shift * drawn(count, 1), torch.exp(self.spread * drawn(count, 1))
+        x = mean + scale * drawn(count, self.context + 1)
         x, x_query = x[:, :-1], x[:, -1]
-        y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * normal(count, self.context)
+        y = theta[:, :1] + theta[:, 1:] * x + sigma[:, None] * drawn(count, self.context)
         theta = torch.stack([theta[:, 0] * self.y_scale, theta[:, 1] * self.y_scale / self.x_scale], -1)
         x, x_query, y = x * self.x_scale, x_query * self.x_scale, y * self.y_scale
         return SimplePrompts(x=x, y=y, x_query=x_query, theta=theta, sigma=sigma * abs(self.y_scale))

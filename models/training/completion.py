@@ -26,13 +26,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.models.gram import HeadLayers, forward
+from interp.models.rules import COUNT, POSITIVE, ruled
 from interp.models.tasks import MatrixCompletion
 from interp.models.training.adam import Moving, adam, clip_norm, half_cosine
 from interp.models.training.completion_sample import spread_prompts
 from interp.models.training.factored import Factored, Factors, Regime
-from interp.models.training.fields import COUNT, POSITIVE, Optimiser, ruled
+from interp.models.training.fields import Optimiser
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Parts, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.polishing import usual_mean
 from interp.models.training.recipe import Recipe
 
@@ -53,9 +54,8 @@ class OnFreshPrompts(Optimiser):
     batch: int = ruled(COUNT, 512)  # half of them plain, half with a larger |A| (see ``completion_sample``)
     rate: float = ruled(POSITIVE, 2e-3)
     clip: float = ruled(POSITIVE, 0.1)  # of the gradient's 2-norm
-    cap: float = ruled(
-        POSITIVE, 1.0
-    )  # of losses, over the target's mean square: above it they count by their logarithm
+    # of losses, over the target's mean square: above it they count by their logarithm
+    cap: float = ruled(POSITIVE, 1.0)
     initial: float = ruled(POSITIVE, 0.1)  # standard deviation of the random factors
 
     def rate_at(self, step: int) -> float:
@@ -78,8 +78,8 @@ class Completing(Method):
     def defaults(self, task: MatrixCompletion, model: Regime) -> dict[str, Any]:
         return {"tokens": [["x", task.dim], ["y", task.outputs]]}
 
-    def fits(self, parts: Parts) -> None:
-        parts.model.fits(parts.task)
+    def fits(self, recipe: Recipe) -> None:
+        recipe.model.fits(recipe.task)
 
     def search(self, recipe: Recipe, journal: Journal) -> Outcome:
         plan, training = recipe.optimiser, Training(recipe)

@@ -25,10 +25,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import UsageError
+from interp.models.rules import AMOUNT, COUNT, ruled
 from interp.models.tasks import SimpleRegression
 from interp.models.tasks.simple_regression import CHANNELS
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
-from interp.models.training.fields import AMOUNT, COUNT, Model, Optimiser, ruled
+from interp.models.training.fields import Model, Optimiser
 from interp.models.training.journal import Journal
 from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.recipe import Recipe

@@ -20,8 +20,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError
+from interp.models.rules import COUNT, FLAG, one_of, ruled
 from interp.models.tasks import MatrixCompletion
-from interp.models.training.fields import COUNT, FLAG, Model, one_of, ruled
+from interp.models.training.fields import Model
 from interp.models.training.parametrisation import balanced
 
 __all__ = ["REGIMES", "Factored", "Factors", "Regime"]

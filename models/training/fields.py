@@ -1,123 +1,13 @@
-"""The tables of a recipe: dataclasses whose fields carry a rule, so that one function reads, checks and writes all."""
+"""The tables of a recipe."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
-from interp.errors import LayoutError, did_you_mean
-from interp.models.numbers import as_float, is_count, is_number
+from interp.models.rules import COUNT, EVALUATED, SEED, Table, ruled
 
-__all__ = [
-    "AMOUNT",
-    "COUNT",
-    "COUNTS",
-    "EVALUATED",
-    "FLAG",
-    "POSITIVE",
-    "SEED",
-    "SHARE",
-    "Model",
-    "Optimiser",
-    "Rule",
-    "Table",
-    "one_of",
-    "require_known",
-    "ruled",
-    "table",
-]
-
-
-AnyTable = TypeVar("AnyTable", bound="Table")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a field may be. ``read`` turns a value of TOML into that of the field, and leaves what it cannot as it is;
-    ``words`` say what was expected, or are a function of the refused value that says it."""
-
-    words: str | Callable[[object], str]
-    holds: Callable[[Any], bool]
-    read: Callable[[Any], Any] = lambda value: value
-
-    def checked(self, value: Any, place: str) -> Any:
-        """The value of the field. Raises LayoutError with the ``place`` of a value that breaks the rule."""
-        value = self.read(value)
-        if not self.holds(value):
-            hint = f", expected {self.words}" if isinstance(self.words, str) else f"; {self.words(value)}"
-            raise LayoutError(f"{place} is {value!r}{hint}")
-        return value
-
-
-def _listed(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-COUNT = Rule("a whole number of 1 or more", is_count)
-EVALUATED = Rule("a whole number of 2 or more", lambda v: is_count(v) and v >= 2)  # prompts, for a standard error
-COUNTS = Rule("a list of whole numbers of 1 or more", lambda v: isinstance(v, tuple) and all(map(is_count, v)), _listed)
-POSITIVE = Rule("a positive number", lambda v: is_number(v) and v > 0, as_float)
-AMOUNT = Rule("a finite number of 0 or more", lambda v: is_number(v) and v >= 0, as_float)
-SHARE = Rule("a number between 0 and 1", lambda v: isinstance(v, float) and 0 < v < 1)
-FLAG = Rule("true or false", lambda v: isinstance(v, bool))
-SEED = Rule(
-    "a whole number from 0 to 2^32 - 1", lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**32
-)
-
-
-def one_of(known: Collection[str]) -> Rule:
-    """A word of a list."""
-    return Rule(lambda value: did_you_mean(str(value), known), lambda value: value in known)
-
-
-def ruled(rule: Rule, default: Any = dataclasses.MISSING, *, optional: bool = False) -> Any:
-    """A field of a ``Table``; an ``optional`` one may be None, which no document can say."""
-    default = None if optional else default
-    return dataclasses.field(default=default, metadata={"rule": rule})
-
-
-def require_known(word: object, known: Collection[str], problem: str) -> None:
-    if word not in known:
-        raise LayoutError(f"{problem}; {did_you_mean(str(word), known)}")
-
-
-def table(fields: object, where: str, known: Collection[str]) -> dict[str, Any]:
-    """A table with no other fields than the ``known`` ones."""
-    if not isinstance(fields, Mapping):
-        raise LayoutError(f"{where} is {fields!r}, expected a table")
-    for key in fields:
-        require_known(key, known, f"unknown field {where}.{key}")
-    return dict(fields)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Fields made by ``ruled``; ``title`` is the name of the table in the recipe."""
-
-    title: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for entry in dataclasses.fields(self):
-            value = getattr(self, entry.name)
-            if value is not None or entry.default is not None:
-                object.__setattr__(self, entry.name, _checked(entry, value, self.title))
-
-    @classmethod
-    def read(cls: type[AnyTable], given: object, where: str | None = None) -> AnyTable:
-        """Read a parsed table. Raises LayoutError for what is unknown, missing or breaks its rule."""
-        where, entries = where or cls.title, {entry.name: entry for entry in dataclasses.fields(cls)}
-        values = table(given, where, entries)
-        for name, entry in entries.items():
-            if name not in values and entry.default is dataclasses.MISSING:
-                raise LayoutError(f"the recipe has no {where}.{name}")
-        return cls(**{name: _checked(entries[name], value, where) for name, value in values.items()})
-
-    def to_dict(self) -> dict[str, Any]:
-        """What ``read`` reads; None and False are left out."""
-        given = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
-        return {name: _plain(value) for name, value in given.items() if value is not None and value is not False}
+__all__ = ["Model", "Optimiser"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,13 +25,3 @@ class Optimiser(Table):
     title: ClassVar[str] = "optimiser"
     seed: int = ruled(SEED, 0)
     evaluation_prompts: int = ruled(EVALUATED, 65_536)
-
-
-def _checked(entry: dataclasses.Field, value: Any, where: str) -> Any:
-    return entry.metadata["rule"].checked(value, f"{where}.{entry.name}")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value.to_dict() if isinstance(value, Table) else value

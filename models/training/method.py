@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError, UsageError, did_you_mean
-from interp.models.specification import ModelSpec
 from interp.models.tasks import Task
 from interp.models.training.fields import Model, Optimiser
 
@@ -19,18 +18,7 @@ if TYPE_CHECKING:
     from interp.models.training.journal import Journal
     from interp.models.training.recipe import Recipe
 
-__all__ = [
-    "METHODS",
-    "Measure",
-    "Method",
-    "Outcome",
-    "Parts",
-    "Step",
-    "Watch",
-    "Weights",
-    "method_of",
-    "register_method",
-]
+__all__ = ["METHODS", "Measure", "Method", "Outcome", "Step", "Watch", "Weights", "method_of", "register_method"]
 
 Weights = Mapping[str, Tensor]  # by their names in the canonical checkpoint, Q and P among them
 
@@ -68,23 +56,6 @@ class Outcome:
     others: tuple[Outcome, ...] = ()
 
 
-@runtime_checkable
-class Parts(Protocol):
-    """The parts of a recipe, of which it is not yet known whether they fit together."""
-
-    @property
-    def task(self) -> Any: ...
-
-    @property
-    def spec(self) -> ModelSpec: ...
-
-    @property
-    def model(self) -> Any: ...
-
-    @property
-    def optimiser(self) -> Any: ...
-
-
 class Method(ABC):
     """What a recipe for a task may say, and what follows from it."""
 
@@ -98,8 +69,8 @@ class Method(ABC):
     def defaults(self, task: Any, model: Any) -> dict[str, Any]:
         """The checkpoint's description of the model, where [model] does not state it."""
 
-    def fits(self, parts: Parts) -> None:  # noqa: B027 - most methods have something to say, none has to
-        """Raise LayoutError when the parts of a recipe contradict each other."""
+    def fits(self, recipe: Recipe) -> None:  # noqa: B027 - most methods have something to say, none has to
+        """Raise LayoutError when the parts of a recipe, which is being made, contradict each other."""
 
     def recorded(self, recipe: Recipe) -> dict[str, Any]:
         """What has to be the same in a run that goes on from the record of another."""

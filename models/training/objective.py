@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -23,9 +22,9 @@ from torch import Tensor
 from interp.models.gram import GramTrajectory, LayerMaps, adjoint, forward
 from interp.models.training.parametrisation import Parametrisation
 from interp.models.training.sample import Sample
-from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, minimise
+from interp.stats.levenberg_marquardt import Evaluated, Progress, Quadratic, Stopping, minimise
 
-__all__ = ["At", "adjusted_losses", "descend", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
+__all__ = ["adjusted_losses", "descend", "linearise", "loss", "losses_of", "one_core_a_chunk", "tamed_losses"]
 
 PATIENCE = 3  # accepted steps in a row below the tolerance that end a run
 
@@ -97,14 +96,6 @@ def _tamed(losses: Tensor, sample: Sample) -> tuple[Tensor, Tensor]:
     return sample.cap * (losses / sample.cap).log1p(), 1.0 / (1.0 + losses / sample.cap)
 
 
-@dataclass(frozen=True, eq=False)
-class At:
-    """An objective at one point: its value, and how to get its quadratic model."""
-
-    value: float
-    quadratic: Callable[[], Quadratic]
-
-
 def descend(
     family: Parametrisation,
     sample: Sample,
@@ -118,8 +109,8 @@ def descend(
     each gain less than ``tolerance`` (relative) it ends."""
     stopping = Stopping(iterations=iterations, tolerance=tolerance, patience=PATIENCE)
 
-    def objective(theta: Tensor) -> At:
-        return At(loss(family, theta, sample), lambda: linearise(family, theta, sample))
+    def objective(theta: Tensor) -> Evaluated:
+        return Evaluated(loss(family, theta, sample), lambda: linearise(family, theta, sample))
 
     return minimise(objective, start, stopping, watch=watch)
 

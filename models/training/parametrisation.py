@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from interp.errors import LayoutError, did_you_mean
+from interp.errors import LayoutError
 from interp.models.gram import GramTrajectory, HeadLayers, LayerMaps
 
 __all__ = ["FIXED_HEADS", "PARAMETRISATIONS", "Dense", "Diagonal", "Parametrisation", "balanced", "parametrisation"]
@@ -187,9 +187,7 @@ FIXED_HEADS = {"gd++": 1, "free": 2, "merged": 1}
 
 
 def parametrisation(name: str, *, dim: int, heads: int, scale: float, residual: float) -> Parametrisation:
-    """The parametrisation of that name. Raises LayoutError for another name, or a number of heads it cannot have."""
-    if name not in PARAMETRISATIONS:
-        raise LayoutError(f"model.parametrisation is {name!r}; {did_you_mean(str(name), PARAMETRISATIONS)}")
+    """The one of ``PARAMETRISATIONS`` of that name. Raises LayoutError for a number of heads that it cannot have."""
     fixed_heads = FIXED_HEADS.get(name)
     if fixed_heads is not None and heads != fixed_heads:
         raise LayoutError(f"model.heads is {heads} for parametrisation {name!r}, expected {fixed_heads}")

@@ -18,6 +18,7 @@ and ``completion`` (matrix completion) in ``interp.models.training``.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from interp.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
+from interp.models.layers.registry import read_table
 from interp.models.specification import ModelSpec
 from interp.models.tasks import task_of
-from interp.models.training.fields import require_known, table
 from interp.models.training.method import Method, method_of
 
 __all__ = ["Recipe", "load_recipe", "purpose_seed", "recipe_names"]
@@ -68,16 +69,15 @@ class Recipe:
         if not isinstance(fields, Mapping):
             raise LayoutError(f"the recipe is {fields!r}, expected a table")
         for key in fields:
-            require_known(key, PARTS, f"unknown field {key!r} in the recipe")
+            if key not in PARTS:
+                raise LayoutError(f"unknown field {key!r} in the recipe; {did_you_mean(str(key), PARTS)}")
         for key in PARTS[:3]:
             if key not in fields:
                 raise LayoutError(f"the recipe has no {key!r}, expected name, [task] and [model]")
-        if not isinstance(fields["task"], Mapping):
-            raise LayoutError(f"task is {fields['task']!r}, expected a table")
-        task = task_of(fields["task"])
+        task = task_of(read_table(fields["task"], "task", None))
         method = method_of(task)
         owned = [entry.name for entry in dataclasses.fields(method.model)]
-        given = table(fields["model"], "model", [*owned, *method.described])
+        given = read_table(fields["model"], "model", [*owned, *method.described])
         model = method.model.read({key: value for key, value in given.items() if key in owned})
         stated = {key: value for key, value in given.items() if key in method.described}
         described = {**method.defaults(task, model), **stated, "task": task.to_dict()}
@@ -102,10 +102,7 @@ class Recipe:
 
 def purpose_seed(*parts: int) -> int:
     """Distinct seeds for distinct purposes of one recipe."""
-    value = 0
-    for part in parts:
-        value = value * 1009 + part + 1
-    return value
+    return functools.reduce(lambda value, part: value * 1009 + part + 1, parts, 0)
 
 
 _FOLDER = resources.files("interp.models.training.recipes")

@@ -15,6 +15,7 @@ from interp.errors import UsageError
 from interp.models.specification import ModelSpec
 from interp.models.tasks import NoisyRegression
 from interp.models.tasks.memory import MEMORY, require_affordable
+from interp.models.tasks.noise import normal
 from interp.models.training.tails import spread_norms, spread_spectra
 
 __all__ = ["Sample", "fresh_sample", "training_sample"]
@@ -84,15 +85,13 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
     generator = torch.Generator().manual_seed(seed)
     dim, context, block = task.dim, task.context, _block(task, count)
 
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    inputs = (normal(min(block, count - start), context, dim) for start in range(0, count, block))
+    drawn = normal(generator)
+    inputs = (drawn(min(block, count - start), context, dim) for start in range(0, count, block))
     pairs = [torch.linalg.eigh(x.mT @ x) for x in inputs]
     plain, vectors = (torch.cat(column) for column in zip(*pairs, strict=True))
     spectra, weight = spread_spectra(plain, context, generator)
     sigma = task.noise.sample(count, generator)[:, None]
-    w, noise, pair_weight = spread_norms(normal(count, dim), normal(count, context), generator)
+    w, noise, pair_weight = spread_norms(drawn(count, dim), drawn(count, context), generator)
     w, z, rest = task.weight_std * w, noise[:, :dim], noise[:, dim:].square().sum(1, keepdim=True)
     alpha = spectra * w + sigma * spectra.sqrt() * z
     energy = (spectra.sqrt() * w + sigma * z).square()
@@ -102,7 +101,7 @@ def training_sample(task: NoisyRegression, spec: ModelSpec, count: int, seed: in
     gram[:, :dim, dim] = gram[:, dim, :dim] = (vectors @ alpha[..., None])[..., 0]
     gram[:, dim, dim] = (energy.sum(1, keepdim=True) + sigma.square() * rest)[:, 0]
     query = torch.zeros(count, 1, dim + 1, dtype=torch.float64)
-    query[:, 0, :dim] = normal(count, dim)
+    query[:, 0, :dim] = drawn(count, dim)
     return _sample(task, spec, gram, query, (vectors @ oracle[..., None])[..., 0], weight * pair_weight)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -21,11 +22,12 @@ from torch import Tensor
 
 from interp.errors import LayoutError
 from interp.models.gram import HeadLayers
+from interp.models.rules import COUNT, COUNTS, EVALUATED, SHARE, one_of, ruled
 from interp.models.tasks import NoisyRegression
 from interp.models.training.adam import Moving
-from interp.models.training.fields import COUNT, COUNTS, EVALUATED, SHARE, Model, Optimiser, one_of, ruled
+from interp.models.training.fields import Model, Optimiser
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Parts, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.objective import descend, losses_of, one_core_a_chunk
 from interp.models.training.parametrisation import (
     FIXED_HEADS,
@@ -85,7 +87,7 @@ class Effort(Optimiser):
             )
 
 
-def family_of(recipe: Parts, name: str | None = None, heads: int | None = None) -> Parametrisation:
+def family_of(recipe: Recipe, name: str | None = None, heads: int | None = None) -> Parametrisation:
     """The recipe's parametrisation, or the one of that name and number of heads for the same task."""
     return parametrisation(
         name or recipe.model.parametrisation,
@@ -110,8 +112,8 @@ class Growing(Method):
     def defaults(self, task: NoisyRegression, model: Parametrised) -> dict[str, Any]:
         return {"tokens": [["x", task.dim], ["y", 1]]}
 
-    def fits(self, parts: Parts) -> None:
-        spec, dim = parts.spec, parts.task.dim
+    def fits(self, recipe: Recipe) -> None:
+        spec, dim = recipe.spec, recipe.task.dim
         if spec.tokens != (("x", dim), ("y", 1)):
             raise LayoutError(f"model.tokens is {list(spec.tokens)}, expected x: {dim} and y: 1 in this order")
         if spec.readout.channel != "y":
@@ -121,7 +123,7 @@ class Growing(Method):
                 "model has causal keys or a clip, expected keys 'context' or 'all' and no clip: "
                 "training runs on Gram matrices"
             )
-        family_of(parts)
+        family_of(recipe)
 
     def recorded(self, recipe: Recipe) -> dict[str, Any]:
         """All but the name and the number of layers: the search for a deep network contains that for a shallow one."""
@@ -159,10 +161,8 @@ def _searched(recipe: Recipe, journal: Journal) -> Float[Tensor, "layer paramete
 
     def best(kind: Parametrisation, starts: Iterator[tuple[str, Tensor]]) -> list[Progress]:
         """A few steps from everywhere, then the most promising to the end."""
-        scanned = [
-            (name, lowered(kind, name, Progress(theta=theta), small, optimiser.scan_iterations))
-            for name, theta in starts
-        ]
+        few = optimiser.scan_iterations
+        scanned = [(name, lowered(kind, name, Progress(theta=theta), small, few)) for name, theta in starts]
         front = _distinct(scanned, 2 * optimiser.keep)
         ends = [(name, lowered(kind, f"{name}+", end, small, optimiser.search_iterations)) for name, end in front]
         return [end for _, end in _distinct(ends, optimiser.keep)]
@@ -213,6 +213,10 @@ def _generator(*parts: int) -> torch.Generator:
     return torch.Generator().manual_seed(purpose_seed(*parts))
 
 
+def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype)
+
+
 def _grown(
     family: Parametrisation, kept: list[Progress], depth: int, seed: int, attempts: int, word: str
 ) -> Iterator[tuple[str, Tensor]]:
@@ -220,15 +224,11 @@ def _grown(
     if not kept:
         for attempt in range(attempts):
             yield f"{word}-1.{attempt}", family.idle(_generator(seed, 3, attempt))[None]
-    for parent, theta in enumerate(end.theta for end in kept):
-        for place in range(depth):
-            for attempt in range(attempts):
-                generator = _generator(seed, 4, depth, parent, place, attempt)
-                disturbed = theta * (
-                    1.0 + (0.2 if attempt else 0.0) * torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
-                )
-                layers = torch.cat([disturbed[:place], family.idle(generator)[None], disturbed[place:]])
-                yield f"{word}-{depth}.{parent}.{place}.{attempt}", layers
+    for (parent, end), place, attempt in product(enumerate(kept), range(depth), range(attempts)):
+        generator = _generator(seed, 4, depth, parent, place, attempt)
+        disturbed = end.theta * (1.0 + (0.2 if attempt else 0.0) * _noise(end.theta, generator))
+        layers = torch.cat([disturbed[:place], family.idle(generator)[None], disturbed[place:]])
+        yield f"{word}-{depth}.{parent}.{place}.{attempt}", layers
 
 
 def _widened(
@@ -239,11 +239,7 @@ def _widened(
         weights = balanced(*scout.weights(end.theta))
         for attempt in range(attempts):
             generator = _generator(seed, 5, depth, parent, attempt)
-            noisy = [
-                w
-                + 0.02 * w.abs().amax((-1, -2), keepdim=True) * torch.randn(w.shape, generator=generator, dtype=w.dtype)
-                for w in weights
-            ]
+            noisy = [w + 0.02 * w.abs().amax((-1, -2), keepdim=True) * _noise(w, generator) for w in weights]
             yield f"widen-{depth}.{parent}.{attempt}", family.from_weights(*noisy)
 
 

@@ -24,24 +24,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from interp.errors import LayoutError
+from interp.models.rules import AMOUNT, COUNT, EVALUATED, POSITIVE, Rule, Table, one_of, ruled
 from interp.models.specification import ModelSpec
 from interp.models.tasks import LinearDynamics
 from interp.models.token_pass import run
 from interp.models.training.adam import Moving, adam, half_cosine, warm_up
-from interp.models.training.fields import (
-    AMOUNT,
-    COUNT,
-    EVALUATED,
-    POSITIVE,
-    Model,
-    Optimiser,
-    Rule,
-    Table,
-    one_of,
-    ruled,
-)
+from interp.models.training.fields import Model, Optimiser
 from interp.models.training.journal import Journal
-from interp.models.training.method import Measure, Method, Outcome, Parts, Weights, register_method
+from interp.models.training.method import Measure, Method, Outcome, Weights, register_method
 from interp.models.training.recipe import Recipe
 
 __all__ = ["Causal", "OnSequences", "Stage", "Staged", "products", "start"]
@@ -118,10 +108,10 @@ class OnSequences(Method):
             "readout": {"channel": "out", "sign": 1},
         }
 
-    def fits(self, parts: Parts) -> None:
-        if parts.spec.attention.keys != "causal":
-            raise LayoutError(f"model.attention.keys is {parts.spec.attention.keys!r}, expected 'causal'")
-        stages, layers = parts.optimiser.stages, parts.model.layers
+    def fits(self, recipe: Recipe) -> None:
+        if recipe.spec.attention.keys != "causal":
+            raise LayoutError(f"model.attention.keys is {recipe.spec.attention.keys!r}, expected 'causal'")
+        stages, layers = recipe.optimiser.stages, recipe.model.layers
         depths = [stage.layers or layers for stage in stages]
         if depths != sorted(depths) or depths[-1] != layers:
             raise LayoutError(
@@ -134,7 +124,7 @@ class OnSequences(Method):
                     f'optimiser.stages[{index}].weights is "factors", expected "products" or "block": what an earlier '
                     f"stage has reached is Q and P"
                 )
-        parts.task.sample(1, 0).inputs(parts.spec)  # raises where the channels do not fit the task
+        recipe.task.sample(1, 0).inputs(recipe.spec)  # raises where the channels do not fit the task
 
     def search(self, recipe: Recipe, journal: Journal) -> Outcome:
         before: tuple[Tensor, Tensor] | None = None

@@ -19,9 +19,8 @@ from interp.models.specification import ModelSpec
 from interp.models.tasks import SimplePrompts, SimpleRegression
 from interp.models.token_pass import run
 from interp.models.training.method import Weights
-from interp.models.training.objective import At
 from interp.models.training.recipe import Recipe
-from interp.stats.levenberg_marquardt import Progress, Quadratic, Stopping, minimise
+from interp.stats.levenberg_marquardt import Evaluated, Progress, Quadratic, Stopping, minimise
 
 __all__ = ["Shapes", "polish", "prune", "relative_error", "tokens_of"]
 
@@ -53,10 +52,6 @@ class Shapes:
             for name, shape in self.spec.tensors(self.layers).items()
         }
         return {"Q": (self.layers, self.heads, D, D), "P": (self.layers, self.heads, D, D), **named}
-
-    @property
-    def count(self) -> int:
-        return sum(math.prod(shape) for shape in self.sizes.values())
 
     def weights(self, theta: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
         parts = torch.split(theta, [math.prod(shape) for shape in self.sizes.values()])
@@ -96,7 +91,7 @@ def polish(
     tokens, target = tokens_of(prompts, shapes.spec), prompts.least_squares().prediction
     scale = 1.0 / (len(target) * float(target.square().mean()))
 
-    def objective(theta: Tensor) -> At:
+    def objective(theta: Tensor) -> Evaluated:
         error = (shapes.predict(theta, tokens) - target).square().sum()
         sizes = (theta.square() + smooth**2).sqrt()
 
@@ -109,7 +104,7 @@ def polish(
                 g = g + scale * (J.mT @ (prediction - wanted))
             return Quadratic(g, H)
 
-        return At(float(0.5 * scale * error + (penalty * sizes).sum()), quadratic)
+        return Evaluated(float(0.5 * scale * error + (penalty * sizes).sum()), quadratic)
 
     return minimise(objective, start, Stopping(iterations=iterations), watch=watch)
 

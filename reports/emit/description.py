@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from interp.reports.emit.certificate import scale_text
 from interp.reports.numbers import interval
@@ -15,14 +14,7 @@ from interp.results import Channel, Recovered
 from interp.results.notation import MOMENTS, Notation
 from interp.results.update import shape
 
-__all__ = ["Description", "describe"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    intro: str
-    equations: tuple[str, ...]  # formulas
-    rest: str
+__all__ = ["describe"]
 
 
 INTRO: Mapping[str, str] = {
@@ -57,13 +49,10 @@ FACTORS: Mapping[str, str] = {  # what is to be said where a factor occurs
 }
 
 
-def describe(recovered: Recovered, notation: Notation) -> Description:
-    equations = tuple(notation.equations(recovered.updates, recovered.sizes))
-    return Description(
-        intro=_set(" ".join(_intro(recovered, notation)), notation),
-        equations=equations,
-        rest=_set(" ".join(_rest(recovered, notation)), notation),
-    )
+def describe(recovered: Recovered, notation: Notation) -> tuple[str, tuple[str, ...], str]:
+    """What it starts from, its formulas, and what is to be said of them."""
+    intro, rest = (_set(" ".join(said(recovered, notation)), notation) for said in (_intro, _rest))
+    return intro, tuple(notation.equations(recovered.updates, recovered.sizes)), rest
 
 
 def _set(text: str, notation: Notation) -> str:
@@ -86,17 +75,12 @@ def _held(channel: Channel, notation: Notation) -> str:
 
 
 def _rest(recovered: Recovered, notation: Notation) -> Iterator[str]:
-    factors = {factor.name: factor for u in shape(recovered.updates) for t in u.terms for factor in t.factors}
-    pairs = dict.fromkeys(
-        factor.of if factor.of in MOMENTS or factor.of[::-1] not in MOMENTS else factor.of[::-1]
-        for u in shape(recovered.updates)
-        for t in u.terms
-        for factor in t.factors
-        if factor.name in ("moment", "blocks", "trace")
-    )
-    sums = [
-        f"`{notation.moment(*pair)} = {notation.words['sum'].format(*map(notation.letter, pair))}`" for pair in pairs
-    ]
+    used = [factor for u in shape(recovered.updates) for t in u.terms for factor in t.factors]
+    factors = {factor.name: factor for factor in used}
+    of = [factor.of for factor in used if factor.name in ("moment", "blocks", "trace")]
+    pairs = dict.fromkeys(pair if pair in MOMENTS or pair[::-1] not in MOMENTS else pair[::-1] for pair in of)
+    total = notation.words["sum"]
+    sums = [f"`{notation.moment(*pair)} = {total.format(*map(notation.letter, pair))}`" for pair in pairs]
     over = KEYS.get(f"{recovered.prompt} {recovered.keys}", KEYS[recovered.keys])
     scale = f"`s = {scale_text(recovered.scale)}`"
     if sums or "products" in factors:
@@ -111,10 +95,8 @@ def _rest(recovered: Recovered, notation: Notation) -> Iterator[str]:
         yield f"Tokens are clipped to +-{recovered.clip:g} after every layer."
     times = f", times {recovered.unit:g}" if recovered.unit != 1.0 else ""
     sign = notation.words["minus"] if recovered.sign < 0 else "+"
-    yield (
-        f"The prediction is `{sign}{notation.letter(recovered.reads)}` of {READ[recovered.prompt]} after the last layer"
-        f"{times}."
-    )
+    what = f"`{sign}{notation.letter(recovered.reads)}` of {READ[recovered.prompt]}"
+    yield f"The prediction is {what} after the last layer{times}."
     for law in recovered.laws:
         symbol, constant = notation.symbol(law.coefficient), notation.letter(law.constant)
         over = f"{'-' if law.sign < 0 else ''}{constant} / |A|^2"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
@@ -16,7 +15,7 @@ from interp.reports.numbers import estimate, plain, rounded
 from interp.results import Analysis, Certificate, Recovered, Term
 from interp.results.notation import PLAIN, Notation
 
-__all__ = ["LayerFormula", "coefficient_note", "emit", "layer_formulas"]
+__all__ = ["coefficient_note", "emit"]
 
 
 def _typeset(formula: str) -> Markup:
@@ -40,31 +39,6 @@ HTML = Notation(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerFormula:
-    """``doubts``: why the numbers marked ? are not determined."""
-
-    index: int
-    lines: tuple[Markup, ...]
-    doubts: tuple[str, ...]
-
-
-def layer_formulas(recovered: Recovered | None) -> tuple[LayerFormula, ...]:
-    """One formula per channel and layer, with the numbers of the recovered algorithm; none when it has no number, or
-    its coefficients are arrays. A coefficient that never reaches the prediction has no term."""
-    terms = [] if recovered is None else [term for _, term in recovered.terms()]
-    if recovered is None or not terms or any(term.number is None for term in terms):
-        return ()
-    return tuple(
-        LayerFormula(
-            index=index,
-            lines=tuple(_typeset(HTML.update(update, recovered.sizes, _size)) for update in layer),
-            doubts=tuple(f"{t.name}: {t.undetermined}" for u in layer for t in u.terms if t.undetermined),
-        )
-        for index, layer in enumerate(recovered.updates)
-    )
-
-
 def _size(term: Term) -> str:
     return rounded(abs(term.number or 0.0), term.stderr) + "^?" * (term.undetermined is not None)
 
@@ -86,14 +60,14 @@ def coefficient_note(analysis: Analysis) -> str | None:
 def emit(certificate: Certificate) -> str:
     """A page of its own, without scripts or styles."""
     recovered, title = certificate.recovered, escape(plain(origin(certificate)))
-    made = describe(recovered, HTML)
+    intro, equations, rest = describe(recovered, HTML)
     lines = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head><body>',
         f"<h1>{title}</h1>",
-        f"<p>{made.intro}</p>",
-        *(f"<p>{_typeset(equation)}</p>" for equation in made.equations),
-        f"<p>{made.rest}</p>",
+        f"<p>{intro}</p>",
+        *(f"<p>{_typeset(equation)}</p>" for equation in equations),
+        f"<p>{rest}</p>",
         *_numbers(recovered),
         "<h2>Where it comes from</h2>",
         "<dl>",
@@ -118,11 +92,16 @@ def _rows(rows: tuple[tuple[str, ...], ...]) -> Iterator[str]:
 
 
 def _numbers(recovered: Recovered) -> Iterator[str]:
-    formulas = layer_formulas(recovered)
-    for formula in formulas:
-        yield f"<p>Layer {formula.index}: {'; '.join(formula.lines)}</p>"
-    for layer, term in recovered.terms():
-        if term.coefficient is not None and not formulas:
+    """One formula per channel and layer, with the numbers of the recovered algorithm;
+    where coefficients are arrays, all of them one by one. What never reaches the prediction has no term."""
+    terms = list(recovered.terms())
+    if terms and all(term.number is not None for _, term in terms):
+        for index, layer in enumerate(recovered.updates):
+            lines = (_typeset(HTML.update(update, recovered.sizes, _size)) for update in layer)
+            yield f"<p>Layer {index}: {'; '.join(lines)}</p>"
+        return
+    for layer, term in terms:
+        if term.coefficient is not None:
             value = estimate(term.number, term.stderr) if term.array is None else json.dumps(term.array)
             said = escape(f" ({term.undetermined})" if term.undetermined else "")
             yield f"<p>{_typeset(HTML.symbol(term.name))} of layer {layer}{said}:</p><pre>{value}</pre>"

@@ -57,18 +57,18 @@ LATEX = Notation(
 @register_language("latex")
 def emit(certificate: Certificate) -> str:
     """A whole document for pdflatex, ASCII only, that needs geometry, amsmath and longtable."""
-    made = describe(certificate.recovered, LATEX)
+    intro, equations, rest = describe(certificate.recovered, LATEX)
     lines = [
         r"\documentclass{article}",
         r"\usepackage[margin=2cm]{geometry}",
         r"\usepackage{amsmath,longtable}",
         r"\begin{document}",
         rf"\section*{{{latex_text(origin(certificate))}}}",
-        made.intro,
+        intro,
         r"\begin{align*}",
-        " \\\\\n".join(made.equations),
+        " \\\\\n".join(equations),
         r"\end{align*}",
-        made.rest,
+        rest,
         "",
         *_numbers(certificate.recovered),
         *_arrays(certificate.recovered),
@@ -108,36 +108,29 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _numbers(recovered: Recovered) -> Iterator[str]:
     """Coefficients that are one number, of all layers, and what is to be said of single ones."""
-    single = [(layer, term) for layer, term in recovered.terms() if term.number is not None]
-    names = [t.name for u in shape(recovered.updates) for t in u.terms if t.number is not None]
+    single = {(layer, term.name): term for layer, term in recovered.terms() if term.number is not None}
     if not single:
         return
-    cells = {(layer, term.name): latex_text(estimate(term.number, term.stderr)) for layer, term in single}
-    yield from _table(
-        [
-            [r"layer $\ell$", *(f"${LATEX.symbol(name)}$" for name in names)],
-            *([str(k), *(cells.get((k, name), "---") for name in names)] for k in range(len(recovered.updates))),
-        ]
-    )
-    doubts = sorted({f"{t.name} of layer {layer}: {t.undetermined}." for layer, t in single if t.undetermined})
-    yield latex_text(" ".join(["± is one standard error; — never reaches the prediction.", *doubts]))
+    names = [t.name for u in shape(recovered.updates) for t in u.terms if t.number is not None]
+    cells = {key: latex_text(estimate(term.number, term.stderr)) for key, term in single.items()}
+    rows = [[str(k), *(cells.get((k, name), "---") for name in names)] for k in range(len(recovered.updates))]
+    yield from _table([[r"layer $\ell$", *(f"${LATEX.symbol(name)}$" for name in names)], *rows])
+    doubts = {f"{name} of layer {k}: {t.undetermined}." for (k, name), t in single.items() if t.undetermined}
+    yield latex_text(" ".join(["± is one standard error; — never reaches the prediction.", *sorted(doubts)]))
 
 
 def _arrays(recovered: Recovered) -> Iterator[str]:
+    matrices: dict[str, list[Any]] = {}
     for layer, term in recovered.terms():
-        symbol = LATEX.letter(term.name)
         if term.array is not None:
-            yield from _array(rf"{symbol}^{{{layer}}}", term.array)
-        if term.stderr is not None and term.array is not None:
-            yield f"Standard errors are {latex_text(number(term.stderr, 1))} or less."
-    projections = {
-        (layer, factor.name): factor.matrix
-        for layer, term in recovered.terms()
-        for factor in term.factors
-        if factor.matrix is not None
-    }
-    for (layer, name), matrix in projections.items():
-        yield from _array(rf"S{chr(39) * (name == 'written')}^{{{layer}}}", matrix)
+            yield from _array(rf"{LATEX.letter(term.name)}^{{{layer}}}", term.array)
+            if term.stderr is not None:
+                yield f"Standard errors are {latex_text(number(term.stderr, 1))} or less."
+        for factor in term.factors:
+            if factor.matrix is not None:
+                matrices[rf"S{chr(39) * (factor.name == 'written')}^{{{layer}}}"] = factor.matrix
+    for name, matrix in matrices.items():
+        yield from _array(name, matrix)
 
 
 def _latex_number(value: float) -> str:

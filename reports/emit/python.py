@@ -100,9 +100,7 @@ def _entries(union: Iterable[Term], terms: Mapping[str, Term], dialect: Dialect)
     matrices: dict[str, list[Any] | None] = {}
     for first in union:
         term = terms.get(first.name)
-        matrices.update(
-            {MATRICES[factor.name]: factor.matrix for factor in (term or first).factors if factor.name in MATRICES}
-        )
+        matrices |= {MATRICES[f.name]: f.matrix for f in (term or first).factors if f.name in MATRICES}
         key = f'"{ascii_text(first.name)}": '
         if first.coefficient is None:
             continue
@@ -110,8 +108,7 @@ def _entries(union: Iterable[Term], terms: Mapping[str, Term], dialect: Dialect)
             missing = "0.0" if first.array is None else str(np.zeros(np.shape(first.array)).tolist())
             yield f"{key}{missing},  # never reaches the prediction"
             continue
-        below = " or less" * (term.array is not None)
-        error = None if term.stderr is None else f"+- {term.stderr:.1g}{below}"
+        error = None if term.stderr is None else f"+- {term.stderr:.1g}{' or less' * (term.array is not None)}"
         remark = ascii_text("; ".join(part for part in (error, term.undetermined) if part))
         if term.array is not None:
             yield from _array(key, term.array, ",", dialect, remark)

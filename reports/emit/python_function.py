@@ -134,8 +134,7 @@ class _Layer:
         return self.define(name, f"{name} = {self.keys(channel)}.mean(0)")
 
     def variance(self, channel: str) -> str:
-        self.define("V", f"V = (({self.keys(channel)} - {self.mean(channel)}) ** 2).mean(0)")
-        return "V"
+        return self.define("V", f"V = (({self.keys(channel)} - {self.mean(channel)}) ** 2).mean(0)")
 
     def times(self, factor: Factor, z: str, name: str) -> str:
         """``z``, some rows, after the factor; ``name`` is that of the coefficient."""
@@ -167,8 +166,7 @@ class _Layer:
             case "deviation":
                 return f"({variable(of[0])} - {self.mean(of[0])})"
             case "slope":
-                b, g = of
-                variance = self.variance(g)
+                (b, g), variance = of, self.variance(of[1])
                 apart = f"({self.keys(b)} - {self.mean(b)}) * ({self.keys(g)} - {self.mean(g)})"
                 self.define("C", f"C = ({apart}).mean(0)")
                 return f"C / {variance} * {z}"
@@ -201,14 +199,9 @@ class _Layer:
 
 def _alike(layers: tuple[tuple[Update, ...], ...]) -> bool:
     """Do the layers differ in their numbers alone, so that they are one loop?"""
-    kinds = {
-        (
-            frozenset(update.channel for update in layer if not update.kept),
-            frozenset(term.name for update in layer for term in update.terms if term.coefficient is None),
-        )
-        for layer in layers
-    }
-    return len(kinds) == 1
+    left = {frozenset(update.channel for update in layer if not update.kept) for layer in layers}
+    plain = {frozenset(t.name for u in layer for t in u.terms if t.coefficient is None) for layer in layers}
+    return len(left) == len(plain) == 1
 
 
 def _layer_lines(recovered: Recovered, dialect: Dialect, updates: tuple[Update, ...]) -> list[str]:
@@ -226,14 +219,12 @@ def _layers(recovered: Recovered, dialect: Dialect) -> list[str]:
     layers = recovered.updates
     data = has_data(term for _, term in recovered.terms())
     if not _alike(layers):
-        made = [
-            ([f"w = LAYERS[{k}]"] if data else []) + _layer_lines(recovered, dialect, u) for k, u in enumerate(layers)
-        ]
+        made = [[f"w = LAYERS[{k}]"] * data + _layer_lines(recovered, dialect, u) for k, u in enumerate(layers)]
         return [line for lines in made for line in lines]
     body = _layer_lines(recovered, dialect, shape(layers))
-    if data:
-        return ["for w in LAYERS:", *indented(body)]
-    return body if len(layers) == 1 else [f"for _ in range({len(layers)}):", *indented(body)]
+    if len(layers) == 1 and not data:
+        return body
+    return ["for w in LAYERS:" if data else f"for _ in range({len(layers)}):", *indented(body)]
 
 
 def function_lines(recovered: Recovered, dialect: Dialect) -> Iterator[str]:

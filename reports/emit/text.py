@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterator
 
@@ -38,13 +39,13 @@ ASCII = Notation(
 
 
 def algorithm_lines(recovered: Recovered) -> Iterator[str]:
-    made = describe(recovered, ASCII)
-    yield from textwrap.wrap(ascii_text(made.intro), WIDTH)
+    intro, equations, rest = describe(recovered, ASCII)
+    yield from textwrap.wrap(ascii_text(intro), WIDTH)
     yield ""
-    for equation in made.equations:
+    for equation in equations:
         yield from textwrap.wrap(ascii_text(equation), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 12)
     yield ""
-    yield from textwrap.wrap(ascii_text(made.rest), WIDTH)
+    yield from textwrap.wrap(ascii_text(rest), WIDTH)
 
 
 def origin_lines(certificate: Certificate) -> Iterator[str]:
@@ -70,17 +71,14 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 
 def _numbers(recovered: Recovered) -> Iterator[str]:
-    last = -1
-    for layer, term in recovered.terms():
-        if term.coefficient is None:
-            continue
-        if layer != last:
-            yield f"Layer {layer}"
-        last = layer
-        doubt = f"  ({term.undetermined})" if term.undetermined else ""
-        value = estimate(term.number, term.stderr) if term.array is None else repr(term.array)
-        line = f"{ASCII.symbol(term.name)} = {value}{doubt}"
-        yield from textwrap.wrap(ascii_text(line), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    given = (entry for entry in recovered.terms() if entry[1].coefficient is not None)
+    for layer, entries in itertools.groupby(given, key=lambda entry: entry[0]):
+        yield f"Layer {layer}"
+        for _, term in entries:
+            doubt = f"  ({term.undetermined})" if term.undetermined else ""
+            value = estimate(term.number, term.stderr) if term.array is None else repr(term.array)
+            line = f"{ASCII.symbol(term.name)} = {value}{doubt}"
+            yield from textwrap.wrap(ascii_text(line), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
 @register_language("text")

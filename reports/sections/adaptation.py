@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, rounded
-from interp.reports.plots import Point, axis, curve, layout, marks, thinned
+from interp.reports.plots import Point, axis, charted, curve, marks, plot, thinned
 from interp.reports.registry import section
 from interp.reports.sections.losses import stand_in
 from interp.reports.tabulate import tabulate
-from interp.results import Adaptation, Analysis, Figure, Panel, Section, Series, Skipped
+from interp.results import Adaptation, Analysis, Regression, Section, Series, Skipped
 
 __all__ = ["shrinkage_finding", "step_finding"]
 
@@ -36,37 +36,32 @@ def _change(entry: Adaptation) -> float | None:
     return change if abs(change) > Z95 * error and abs(change) > rounding else None
 
 
-def _directions(entries: Sequence[Adaptation]) -> tuple[list[int], list[int]]:
-    """Layers in which the factor falls, and in which it rises."""
-    changes = [(entry.layer, change) for entry in entries if (change := _change(entry)) is not None]
-    return [layer for layer, c in changes if c < 0], [layer for layer, c in changes if c > 0]
-
-
 def _moves(subject: str, against: str, entries: Sequence[Adaptation]) -> str:
-    falls, rises = _directions(entries)
-    if not falls and not rises:
-        return f"With more {against} {subject} does not change in any layer, beyond its error"
-    parts = [f"{verb} in {layers_named(layers)}" for verb, layers in (("falls", falls), ("rises", rises)) if layers]
-    return f"With more {against} {subject} {' and '.join(parts)}"
+    """In which layers the factor falls, and in which it rises."""
+    changes = [(entry.layer, change) for entry in entries if (change := _change(entry)) is not None]
+    sides = {"falls": [layer for layer, c in changes if c < 0], "rises": [layer for layer, c in changes if c > 0]}
+    parts = [f"{verb} in {layers_named(layers)}" for verb, layers in sides.items() if layers]
+    said = " and ".join(parts) or "does not change in any layer, beyond its error"
+    return f"With more {against} {subject} {said}"
 
 
 def _predicted(entries: Sequence[Adaptation]) -> str:
     """In which layers the two predictions hold; empty when none can be scored."""
     scored = [entry for entry in entries if entry.r2 is not None or entry.r2_by_weights is not None]
-    if not scored:
-        return ""
     recovered = [entry.layer for entry in scored if entry.r2 is not None and entry.r2 >= GOOD]
     by_weights = [entry.layer for entry in scored if entry.r2_by_weights is not None and entry.r2_by_weights >= GOOD]
+    if not scored:
+        return ""
     if len(recovered) == len(by_weights) == len(scored):
-        return f"; both predictions hold in {'every layer' if len(scored) > 1 else 'it'} (R² {GOOD} or more)"
-    if not recovered and not by_weights:
-        return f"; neither prediction holds in any layer (R² {GOOD} or more)"
-    if recovered == by_weights:
-        return f"; both predictions hold in {layers_named(by_weights)} (R² {GOOD} or more)"
-    return (
-        f"; the layer's own weights predict it in {layers_named(by_weights)}, the recovered algorithm in "
-        f"{layers_named(recovered)} (R² {GOOD} or more)"
-    )
+        said = f"both predictions hold in {'every layer' if len(scored) > 1 else 'it'}"
+    elif not recovered and not by_weights:
+        said = "neither prediction holds in any layer"
+    elif recovered == by_weights:
+        said = f"both predictions hold in {layers_named(by_weights)}"
+    else:
+        said = f"the layer's own weights predict it in {layers_named(by_weights)}, the recovered algorithm in "
+        said += layers_named(recovered)
+    return f"; {said} (R² {GOOD} or more)"
 
 
 def shrinkage_finding(entries: Sequence[Adaptation]) -> str:
@@ -89,50 +84,40 @@ def step_finding(entries: Sequence[Adaptation]) -> str:
 
 def varies(entries: Sequence[Adaptation]) -> bool:
     """Does any layer treat prompts differently?"""
-    for entry in entries:
-        values = [b.observed for b in entry.bins]
-        if values and max(values) - min(values) > _CONSTANT * max(abs(v) for v in values):
-            return True
-    return False
+    factors = [[b.observed for b in entry.bins] for entry in entries if entry.bins]
+    return any(max(values) - min(values) > _CONSTANT * max(map(abs, values)) for values in factors)
 
 
-@section("shrinkage", title="the factor on the labels", where="noise")
-def shrinkage(analysis: Analysis) -> Iterator[Section | Skipped]:
-    if analysis.regression is None:
-        return
-    entries = analysis.regression.shrinkage
+@section("shrinkage", title="the factor on the labels", where="noise", part="regression")
+def shrinkage(analysis: Analysis, regression: Regression) -> Section | Skipped:
+    entries = regression.shrinkage
     if not varies(entries):
-        yield Skipped("no layer has a factor on the labels that reaches the output and differs between prompts")
-        return
+        return Skipped("no layer has a factor on the labels that reaches the output and differs between prompts")
     description = (
         "The factor by which a layer multiplies the labels and the weights so far, against the label energy λ of the "
         "prompt as it enters the layer; 1 + ω_yy λ for a layer of four ω."
     )
-    axes = ("label energy λ (label²)", "factor on the label")
-    figure = _figure(analysis, "shrinkage", entries, shrinkage_finding(entries), description, axes)
-    yield Section(name="shrinkage", title="The factor on the labels", figure=figure)
+    axes, names = ("label energy λ (label²)", "factor on the label"), ("shrinkage", "The factor on the labels")
+    return _section(analysis, names, entries, shrinkage_finding(entries), description, axes)
 
 
-@section("step", title="the size of the step", where="noise")
-def step(analysis: Analysis) -> Iterator[Section | Skipped]:
-    if analysis.regression is None:
-        return
-    entries = analysis.regression.step
+@section("step", title="the size of the step", where="noise", part="regression")
+def step(analysis: Analysis, regression: Regression) -> Section | Skipped:
+    entries = regression.step
     if not any(entry.bins for entry in entries):
-        yield Skipped("the contexts are fitted exactly, so no residual energy differs between prompts")
-        return
+        return Skipped("the contexts are fitted exactly, so no residual energy differs between prompts")
     description = (
         "The size of a layer's step along the negative gradient, against the squared residuals of least squares: what "
         "noise leaves in the context. ω_xy is what can make the step depend on it."
     )
-    axes = ("residual energy (label²)", "step")
-    figure = _figure(analysis, "step", entries, step_finding(entries), description, axes)
-    yield Section(name="step", title="The size of the step", figure=figure)
+    axes, names = ("residual energy (label²)", "step"), ("step", "The size of the step")
+    return _section(analysis, names, entries, step_finding(entries), description, axes)
 
 
-def _figure(
-    analysis: Analysis, name: str, entries: Sequence[Adaptation], finding: str, description: str, axes: tuple[str, str]
-) -> Figure:
+def _section(
+    analysis: Analysis, names: tuple[str, str], entries: Sequence[Adaptation], finding: str, description: str,
+    axes: tuple[str, str],
+) -> Section:  # fmt: skip
     text = f"predicted by the {stand_in(analysis)}"
     recovered = Series(key="recovered", label=text, colour="var(--series-3)", symbol="line")
     without = any(b.without is not None for entry in entries for b in entry.bins)
@@ -140,40 +125,30 @@ def _figure(
     predictions += [(_WITHOUT, "without", "dot")] if without else []
     panels = []
     for entry in thinned([e for e in entries if e.bins], _MOST_PANELS):
-        where = f"layer {entry.layer}"
-        traces = []
+        where, traces = f"layer {entry.layer}", []
         for series, field, dash in predictions:
             values = [(b.x, getattr(b, field)) for b in entry.bins]
-            points = [Point(x, v, None, f"{where}, {series.label}: {number(v, 3)}") for x, v in values if v is not None]
+            points = [Point(x, v, None, f"{where}, {series.label}: {number(v, 3)}") for x, v in values]
             traces.append(curve(series, points, dash=dash, marked=False))
         seen = [Point(b.x, b.observed, b.stderr, f"{where}: {estimate(b.observed, b.stderr)}") for b in entry.bins]
         observed = marks(_OBSERVED, seen)
         scores = [("algorithm", entry.r2, entry.r2_ci), ("weights", entry.r2_by_weights, entry.r2_by_weights_ci)]
         scored = ", ".join(f"{what} {_score(r2, bounds)}" for what, r2, bounds in scores if is_finite(r2))
-        x = axis(axes[0], rangemode="tozero", zeroline=False)
-        plot = layout(x, axis(axes[1], **_visible(traces, observed)))
-        panels.append(
-            Panel(
-                name=f"{name}-{entry.layer}", title=where, data=[*traces, observed], layout=plot, height=270,
-                subtitle=f"R²: {scored}" if scored else "the same for all prompts",
-            )
-        )  # fmt: skip
+        x, y = axis(axes[0], rangemode="tozero", zeroline=False), axis(axes[1], **_visible(traces, observed))
+        said = f"R²: {scored}" if scored else "the same for all prompts"
+        panels.append(plot(f"{names[0]}-{entry.layer}", [*traces, observed], x, y, 270, where, said))
     columns = {
         "layer": "0.layer", axes[0]: "1.x:4", f"{axes[1]} ± stderr": "1.observed:stderr",
         "recovered": "1.predicted:4", "by its weights": "1.by_weights:4",
     }  # fmt: skip
     columns |= {"ω_xy = 0": "1.without:4"} if without else {}
-    return Figure(
-        name=name,
-        finding=finding,
-        description=f"{description} Each point is a tenth of the prompts. Bars and brackets are 95 % intervals; R² is "
-        "over prompts, and negative where the mean would predict better. The axes are those of the network: a "
-        "prediction may leave the plot.",
-        panels=tuple(panels),
-        legend=(_OBSERVED, *(series for series, _, _ in predictions)),
-        table=tabulate([(entry, b) for entry in entries for b in entry.bins], columns),
-        compact=True,
+    description += (
+        " Each point is a tenth of the prompts. Bars and brackets are 95 % intervals; R² is over prompts, and negative "
+        "where the mean would predict better. The axes are those of the network: a prediction may leave the plot."
     )
+    legend = (_OBSERVED, *(series for series, _, _ in predictions))
+    table = tabulate([(entry, b) for entry in entries for b in entry.bins], columns)
+    return charted(*names, finding, description, panels, table, legend=legend, compact=True)
 
 
 def _score(r2: float, bounds: tuple[float | None, float | None]) -> str:

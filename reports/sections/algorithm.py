@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from interp.reports.numbers import DASH, estimate, is_finite, layers_named, number, rounded, spanned
-from interp.reports.plots import DIVERGING, HOVER, axis, charted, layout, thinned
+import numpy as np
+
+from interp.reports.numbers import estimate, is_finite, layers_named, number, rounded, spanned
+from interp.reports.plots import DIVERGING, HOVER, axis, charted, plot, thinned
 from interp.reports.registry import section
 from interp.reports.sections.families import chosen_family, family_finding
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Panel, Preconditioner, Recovered, Section, Skipped, Table
+from interp.results import Analysis, Panel, Preconditioner, Recovered, Section, Table
 from interp.results.notation import MOMENTS, PLAIN
 from interp.results.update import Term
 
@@ -34,33 +36,29 @@ _FACTORS = {
 
 
 @section("algorithm", title="the recovered algorithm", where="algorithm")
-def algorithm(analysis: Analysis) -> Iterator[Section | Skipped]:
+def algorithm(analysis: Analysis) -> Section:
     recovered, form = analysis.recovered, analysis.closed_form
     title = "The update of every layer (layers count from 0)"
     if form is not None and form.formula:
         names = f"{', u the query' * ('u' in form.formula)}{' and h its leverage' * ('h' in form.formula)}"
         over = "with means x̄, ȳ, the variance V of x and its covariance C with y, all over the examples of the prompt"
         notes = (f"{over}{names}; no number in it was fitted",)
-        yield Section(name="formula", title="Its formula", formula=(form.formula,), notes=notes)
-    elif recovered is not None:
-        numbers = [(layer, term) for layer, term in recovered.terms() if term.number is not None]
-        columns = {
-            "layer": "0", "": lambda e: PLAIN.symbol(e[1].name), "fitted ± stderr": "1.number:stderr",
-            " ": lambda e: e[1].undetermined or "",
-        }  # fmt: skip
-        remarks = tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)]))
-        yield Section(
-            name="formula",
-            title=title,
-            formula=tuple(_lines(recovered)),
-            table=tabulate(numbers, columns) if numbers else None,
-            remarks=remarks,
-            notes=tuple(_reading(recovered)),
-        )
-    elif (chosen := chosen_family(analysis)) is not None:
-        yield Section(name="formula", title=title, finding=f"This document does not hold the formula of {chosen.name}")
-    else:
-        yield Section(name="formula", title=title, finding=f"No formula: {family_finding(analysis)}")
+        return Section(name="formula", title="Its formula", formula=(form.formula,), notes=notes)
+    if recovered is None:
+        chosen = chosen_family(analysis)
+        finding = f"No formula: {family_finding(analysis)}"
+        finding = finding if chosen is None else f"This document does not hold the formula of {chosen.name}"
+        return Section(name="formula", title=title, finding=finding)
+    numbers = [(layer, term) for layer, term in recovered.terms() if term.number is not None]
+    columns = {
+        "layer": "0", "": lambda e: PLAIN.symbol(e[1].name), "fitted ± stderr": "1.number:stderr",
+        " ": lambda e: e[1].undetermined or "",
+    }  # fmt: skip
+    return Section(
+        name="formula", title=title, formula=tuple(_lines(recovered)),
+        table=tabulate(numbers, columns) if numbers else None, notes=tuple(_reading(recovered)),
+        remarks=tuple(matrix_sentences([e for e in analysis.preconditioners if drawable(e)])),
+    )  # fmt: skip
 
 
 def _lines(recovered: Recovered) -> Iterator[str]:
@@ -69,8 +67,7 @@ def _lines(recovered: Recovered) -> Iterator[str]:
         def coefficient(term: Term, layer: int = index) -> str:
             if term.number is None:
                 return f"{PLAIN.symbol(term.name)}_{layer}"
-            doubt = "^?" if term.undetermined else ""
-            return rounded(abs(term.number), term.stderr) + doubt
+            return rounded(abs(term.number), term.stderr) + ("^?" if term.undetermined else "")
 
         texts = [PLAIN.update(update, recovered.sizes, coefficient) for update in updates]
         yield f"layer {index}:  {';  '.join(texts) or 'nothing'}"
@@ -92,7 +89,7 @@ def _reading(recovered: Recovered) -> Iterator[str]:
     if special:
         yield " ".join(special)
     open_ = any(term.undetermined for _, term in recovered.terms())
-    doubt = " A number with a question mark is not determined by the data." if open_ else ""
+    doubt = " A number with a question mark is not determined by the data." * open_
     yield (
         "The numbers are rounded to what their standard errors allow, to 7 digits at most." + doubt + " What never "
         "reaches the output is left out, and so is a channel that stays as it is."
@@ -101,42 +98,27 @@ def _reading(recovered: Recovered) -> Iterator[str]:
 
 def drawable(entry: Preconditioner) -> bool:
     """Whether the matrix and its errors are square, of numbers: a document may hold anything."""
-    dim = len(entry.refit)
-    return dim > 0 and all(
-        isinstance(matrix, list)
-        and len(matrix) == dim
-        and all(isinstance(row, list) and len(row) == dim and all(map(_is_entry, row)) for row in matrix)
-        for matrix in (entry.refit, entry.refit_stderr)
-    )
-
-
-def _is_entry(value: object) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    dim, rows = len(entry.refit), [*entry.refit, *entry.refit_stderr]
+    square = 0 < dim == len(entry.refit_stderr) and all(isinstance(row, list) and len(row) == dim for row in rows)
+    return square and all(isinstance(v, int | float | None) and not isinstance(v, bool) for row in rows for v in row)
 
 
 def error_share(entry: Preconditioner) -> float | None:
     """|standard errors| / |Omega|: the distance that errors alone would make."""
-    values = [v for row in entry.refit for v in row]
-    errors = [v for row in entry.refit_stderr for v in row]
-    if not values or not all(is_finite(v) for v in (*values, *errors)):
-        return None
-    size, spread = math.hypot(*values), math.hypot(*errors)
-    return spread / size if 0 < size < math.inf and spread < math.inf else None
+    size, spread = (np.linalg.norm(np.array(rows, dtype=float)) for rows in (entry.refit, entry.refit_stderr))
+    return float(spread / size) if 0 < size < math.inf and spread < math.inf else None
 
 
 def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:
     inverse = [(e.layer, e.distance.get("inverse covariance"), e.distance.get("identity")) for e in entries]
     compared = [(i, a, b) for i, a, b in inverse if is_finite(a) and is_finite(b)]
     if not compared:
-        alone = [e.distance.get("identity") for e in entries]
-        sizes = [d for d in alone if is_finite(d)]
-        if sizes and min(sizes) >= UNLIKE:
+        sizes = [d for _, _, d in inverse if is_finite(d)]
+        if not sizes:
+            return "The distance of the matrix to the identity is not known"
+        if min(sizes) >= UNLIKE:
             return f"The matrix is not like the identity (relative distance {_span(sizes)}, of 1 at most)"
-        return (
-            f"The matrix differs from a multiple of the identity by {_span(sizes)} of its size"
-            if sizes
-            else "The distance of the matrix to the identity is not known"
-        )
+        return f"The matrix differs from a multiple of the identity by {_span(sizes)} of its size"
     order = ("inverse covariance", "identity")
     closer = [entry for entry in compared if entry[1] < entry[2]]
     farther = [(i, b, a) for i, a, b in compared if a >= b]
@@ -155,15 +137,15 @@ def preconditioner_finding(entries: Sequence[Preconditioner]) -> str:
 def matrix_sentences(entries: Sequence[Preconditioner]) -> Iterator[str]:
     """What each matrix is like: its diagonal, and what is beside it."""
     for entry in entries:
-        dim = len(entry.refit)
-        diagonal = [v for i in range(dim) if is_finite(v := entry.refit[i][i])]
-        rest = [abs(v) for i, row in enumerate(entry.refit) for j, v in enumerate(row) if i != j and is_finite(v)]
-        if not diagonal:
+        matrix = np.array(entry.refit, dtype=float)
+        dim, known = len(matrix), np.isfinite(matrix)
+        on = np.eye(dim, dtype=bool)
+        diagonal, most = matrix[on & known], np.abs(matrix[~on & known]).max(initial=0.0)
+        if not diagonal.size:
             continue
-        rounding = ROUNDING * max(map(abs, diagonal))
-        off = f", off it at most {number(max(rest), 2)} in size" if rest else ""
-        off = ", off it nothing but rounding" if rest and max(rest) <= rounding else off
-        yield f"Ω of layer {entry.layer}, {dim} x {dim}: {_span(diagonal)} on the diagonal{off}"
+        off = f", off it at most {number(most, 2)} in size" if (known & ~on).any() else ""
+        off = ", off it nothing but rounding" if off and most <= ROUNDING * np.abs(diagonal).max() else off
+        yield f"Ω of layer {entry.layer}, {dim} x {dim}: {_span(diagonal.tolist())} on the diagonal{off}"
 
 
 def _span(values: Sequence[float]) -> str:
@@ -171,10 +153,10 @@ def _span(values: Sequence[float]) -> str:
 
 
 @section("preconditioners", title="matrices of preconditioned descent", where="coefficients")
-def preconditioners(analysis: Analysis) -> Iterator[Section]:
+def preconditioners(analysis: Analysis) -> Section | None:
     entries = [entry for entry in analysis.preconditioners if drawable(entry)]
     if not entries:
-        return
+        return None
     references = list(dict.fromkeys(name for entry in entries for name in entry.distance))
     sizes = [share for entry in entries if (share := error_share(entry)) is not None]
     large = f" Their standard errors alone would make a distance of up to {number(max(sizes, default=0), 2)}."
@@ -182,8 +164,7 @@ def preconditioners(analysis: Analysis) -> Iterator[Section]:
     for entry in entries:
         for i, (values, spread) in enumerate(zip(entry.refit, entry.refit_stderr, strict=True)):
             distances = [number(entry.distance.get(name), 2) if i == 0 else "" for name in references]
-            cells = [estimate(value, error) for value, error in zip(values, spread, strict=True)]
-            rows.append((f"{entry.layer}, x[{i}]", *distances, *cells))
+            rows.append((f"{entry.layer}, x[{i}]", *distances, *map(estimate, values, spread)))
     names = [f"x[{j}]" for j in range(len(entries[0].refit))]
     table = Table(header=("layer, row", *(f"distance to {name}" for name in references), *names), rows=tuple(rows))
     short = table.only("layer, row", *names) if len(names) <= _MOST_COLUMNS else None
@@ -193,9 +174,8 @@ def preconditioners(analysis: Analysis) -> Iterator[Section]:
         f"the best scaling.{large if max(sizes, default=0) > 1e-9 else ''}"
     )
     panels = [_matrix(entry) for entry in thinned(entries, _MOST_MATRICES)]
-    title = "Matrices of preconditioned descent"
-    finding = preconditioner_finding(entries)
-    yield charted("preconditioners", title, finding, description, panels, table, compact=True, short=short)
+    title, finding = "Matrices of preconditioned descent", preconditioner_finding(entries)
+    return charted("preconditioners", title, finding, description, panels, table, compact=True, short=short)
 
 
 def _matrix(entry: Preconditioner) -> Panel:
@@ -209,13 +189,10 @@ def _matrix(entry: Preconditioner) -> Panel:
         "colorbar": {"thickness": 10, "outlinewidth": 0, "tickfont": {"size": 11}, "nticks": 5, "xpad": 4},
         "customdata": hover, "hovertemplate": HOVER,
     }  # fmt: skip
-    distances = "; ".join(f"{name} {number(d, 2) if is_finite(d) else DASH}" for name, d in entry.distance.items())
+    distances = "; ".join(f"{name} {number(d, 2)}" for name, d in entry.distance.items())
     places = thinned(range(len(entry.refit)), 6)
     ticks = {"tickvals": places, "showgrid": False, "zeroline": False, "constrain": "domain"}
-    plot = layout(
-        axis("applied to input", **ticks), axis("gradient from input", autorange="reversed", scaleanchor="x", **ticks)
-    )
-    return Panel(
-        name=f"preconditioner-{entry.layer}", title=f"layer {entry.layer}", data=[trace], layout=plot, height=300,
-        subtitle=f"distance: {distances}" if distances else "",
-    )  # fmt: skip
+    x = axis("applied to input", **ticks)
+    y = axis("gradient from input", autorange="reversed", scaleanchor="x", **ticks)
+    said = f"distance: {distances}" if distances else ""
+    return plot(f"preconditioner-{entry.layer}", [trace], x, y, 300, f"layer {entry.layer}", said)

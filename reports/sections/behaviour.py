@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from interp.reports.baseline_looks import coinciding
 from interp.reports.numbers import DASH, Interval, interval, is_finite, listed, number, percent
@@ -15,11 +15,11 @@ from interp.reports.plots import (
     curve,
     label,
     layer_axis,
-    layout,
     log_axis,
     marks,
     name_axis,
     note,
+    plot,
     tick_text,
     wrapped,
 )
@@ -49,13 +49,12 @@ def share_text(value: float | None, bounds: tuple[float | None, float | None]) -
 
 def weights_finding(behaviour: Behaviour) -> str:
     """What the compared weights are worth, where they are a fit; empty where they are exact."""
-    if behaviour.weights != "tokens":
-        return ""
     r2 = behaviour.linearity_r2[-1] if behaviour.linearity_r2 else None
-    return (
+    fit = (
         f"The network's weights are a fit to the tokens of every prompt; after the last layer it accounts for "
         f"{percent(r2)} of the variance"
     )
+    return fit if behaviour.weights == "tokens" else ""
 
 
 def last_matches(behaviour: Behaviour) -> dict[str, Match]:
@@ -105,17 +104,16 @@ def behaviour_finding(behaviour: Behaviour) -> str:
     entry = next(iter(last.values())) if behaviour.closest is None else last[behaviour.closest]
     missed = f"it misses {share_text(entry.distance, entry.distance_ci)} of the energy of the network's weights"
     none = "Behaves like no classical solver with fixed numbers"
-    if behaviour.closest is None and not (entry.distance or 0.0) < 1 - AGREES:
+    if behaviour.closest is not None:
+        alike = listed([_label(behaviour, name) for name in behaviour.alike]) if behaviour.alike else ""
+        text = f"Behaves most like {iterate_text(behaviour, entry)}: {missed} after the last layer"
+        return text + (alike and f". As close, or nearly: {alike}")
+    if not (entry.distance or 0.0) < 1 - AGREES:
         return (
             f"{none}: no iterate of any is nearer to the network's weights than no weights at all, by "
             f"{percent(AGREES)} or more of their energy"
         )
-    if behaviour.closest is None:
-        return f"{none}: the closest is {iterate_text(behaviour, entry)}, and {missed}"
-    text = f"Behaves most like {iterate_text(behaviour, entry)}: {missed} after the last layer"
-    if behaviour.alike:
-        text += f". As close, or nearly: {listed([_label(behaviour, name) for name in behaviour.alike])}"
-    return text
+    return f"{none}: the closest is {iterate_text(behaviour, entry)}, and {missed}"
 
 
 def similarity_finding(behaviour: Behaviour) -> str:
@@ -133,9 +131,9 @@ def similarity_finding(behaviour: Behaviour) -> str:
 def shift_finding(behaviour: Behaviour, scale: str | float | int = "1") -> str:
     """Outside the task, where the closest solver still predicts what the network does. ``scale`` is what the network
     multiplies its sums by."""
-    name = behaviour.closest or next(iter(last_matches(behaviour)), None)
-    missed = [(s, share) for s in behaviour.shifts if name and is_finite(share := s.disagreement.get(name))]
-    if name is None or not missed:
+    name = behaviour.closest or next(iter(last_matches(behaviour)), "")
+    missed = [(s, share) for s in behaviour.shifts if is_finite(share := s.disagreement.get(name))]
+    if not missed:
         return "Outside the task nothing could be compared"
     solver, agrees = _label(behaviour, name), percent(AGREES)
     worst, _ = max(missed, key=lambda pair: pair[1])
@@ -160,26 +158,23 @@ def averages(scale: str | float | int) -> bool:
 
 
 def _series(behaviour: Behaviour) -> dict[str, Series]:
+    """No two have both colour and symbol in common."""
+    colours = len(_COLOURS)
+    symbols = [SYMBOLS[(k + k // colours) % len(SYMBOLS)] for k in range(len(behaviour.solvers))]
     return {
-        solver.name: Series(
-            key=f"solver-{k}",
-            label=solver.label,
-            colour=_COLOURS[k % len(_COLOURS)],
-            symbol=SYMBOLS[(k + k // len(_COLOURS)) % len(SYMBOLS)],  # no two have both in common
-        )
-        for k, solver in enumerate(behaviour.solvers)
+        s.name: Series(key=f"solver-{k}", label=s.label, colour=_COLOURS[k % colours], symbol=symbols[k])
+        for k, s in enumerate(behaviour.solvers)
     }
 
 
-@section("trajectory", title="classical solvers along the depth", where="behaviour")
-def trajectory(analysis: Analysis) -> Iterator[Section]:
+@section("trajectory", title="classical solvers along the depth", where="behaviour", part="behaviour")
+def trajectory(_: Analysis, behaviour: Behaviour) -> Section | None:
     """Distance of every layer's weights to the best iterate of every solver, and which iterate that is."""
-    behaviour = analysis.behaviour
-    if behaviour is None or not behaviour.matches:
-        return
+    if not behaviour.matches:
+        return None
     series, solvers = _series(behaviour), _solvers(behaviour)
     panels, curves = _trajectory_panels(behaviour, series)
-    fitted = weights_finding(behaviour)
+    fitted, similar = weights_finding(behaviour), similarity_finding(behaviour)
     zero = dict(enumerate(behaviour.null_similarity))
     columns = {
         "after the last layer": lambda m: solvers[m.solver].label,
@@ -187,16 +182,13 @@ def trajectory(analysis: Analysis) -> Iterator[Section]:
         "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci),
     }
     last = tabulate(last_matches(behaviour).values(), columns, marked=lambda m: m.solver == behaviour.closest)
-    title = "As behaviour, beside classical solvers (this does not say what the network is)"
-    similar = similarity_finding(behaviour)
     description = (
-        f"{fitted}{'. ' if fitted else ''}"
-        "This is behaviour, seen from outside: it does not say what the network is. After every layer the weights by "
-        "which it would predict are compared with all iterates of each solver: E|w − w_k|² / E|w|², 0 for the same "
-        "weights, 1 for as far as no weights at all. A solver's free numbers are tuned to the network after "
-        "its last layer, and the iterate is chosen, on other prompts than the distance is measured on. A solver that "
-        "the network follows is close after every layer, not only the last. Bars are 95 % intervals over prompts; "
-        f"distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}"
+        f"{fitted}{'. ' if fitted else ''}This is behaviour, seen from outside: it does not say what the network is. "
+        "After every layer the weights by which it would predict are compared with all iterates of each solver: E|w − "
+        "w_k|² / E|w|², 0 for the same weights, 1 for as far as no weights at all. A solver's free numbers are tuned "
+        "to the network after its last layer, and the iterate is chosen, on other prompts than the distance is "
+        "measured on. A solver that the network follows is close after every layer, not only the last. Bars are 95 % "
+        f"intervals over prompts; distances below {tick_text(_LEAST)} are drawn there.{coinciding(curves, log=True)}"
     )
     columns = {
         "solver": lambda m: solvers[m.solver].label, "layers run": "layer",
@@ -204,12 +196,11 @@ def trajectory(analysis: Analysis) -> Iterator[Section]:
         "distance [95 %]": lambda m: share_text(m.distance, m.distance_ci), "as many steps as layers": "at_budget:3",
         "cosine of errors [95 %]": "similarity", "of predicting zero": lambda m: number(zero.get(m.layer), 3),
     }  # fmt: skip
-    table = tabulate(behaviour.matches, columns)
-    remarks = (similar,) if similar else ()
-    finding = behaviour_finding(behaviour)
-    yield charted(
-        "trajectory", title, finding, description, panels, table, legend=series.values(), short=last, remarks=remarks
-    )
+    title = "As behaviour, beside classical solvers (this does not say what the network is)"
+    return charted(
+        "trajectory", title, behaviour_finding(behaviour), description, panels, tabulate(behaviour.matches, columns),
+        legend=series.values(), short=last, remarks=(similar,) if similar else (),
+    )  # fmt: skip
 
 
 def _trajectory_panels(
@@ -220,29 +211,28 @@ def _trajectory_panels(
     near, steps, curves = [], [], {}
     for name, line in series.items():
         entries, solver = [m for m in matches if m.solver == name], solvers[name]
-        curves[line.label] = [
+        said = f"{line.label}, best at"
+        drawn = [
             Point(
                 m.layer, max(m.distance or 0.0, _LEAST), m.distance_ci,
-                f"{line.label}, best at {mark_text(solver, m.best)} {solver.unit}: "
-                f"{share_text(m.distance, m.distance_ci)}",
+                f"{said} {mark_text(solver, m.best)} {solver.unit}: {share_text(m.distance, m.distance_ci)}",
             )
             for m in entries
         ]  # fmt: skip
-        near.append(curve(line, curves[line.label], log=True, floor=_LEAST))
+        near.append(curve(line, drawn, log=True, floor=_LEAST))
+        curves[line.label] = drawn
         if solver.unit == "steps" and entries:
             counted = points(entries, "layer", "best", lambda m, _, of=solver: f"{of.label}: {_mark(of, m)} steps")
             steps.append(curve(line, counted))
-    bounds = [p.y for drawn in curves.values() for p in drawn]
+    bounds = [y for trace in near for y in trace["y"]]
     bounds += [v for m in matches for v in m.distance_ci if is_finite(v) and v > _LEAST]
     counts = [v for m in behaviour.matches if solvers[m.solver].unit == "steps" for v in (m.best, m.best_ci[1])]
     most = max((v for v in counts if is_finite(v)), default=1.0)
     depths = layer_axis(sorted({m.layer for m in behaviour.matches}), "layers run")
-    distance = layout(depths, log_axis("distance", bounds, dense=True))
-    count = layout(depths, count_axis("steps of the best iterate", most))
-    title = "distance to the best iterate"
+    far, count = log_axis("distance", bounds, dense=True), count_axis("steps of the best iterate", most)
     return (
-        Panel(name="trajectory-distance", title=title, data=near, layout=distance, height=280),
-        Panel(name="trajectory-steps", title="which iterate that is", data=steps, layout=count, height=280),
+        plot("trajectory-distance", near, depths, far, 280, "distance to the best iterate"),
+        plot("trajectory-steps", steps, depths, count, 280, "which iterate that is"),
     ), curves
 
 
@@ -250,15 +240,14 @@ def _unit(solver: Solver) -> str:
     return " (penalty)" if solver.unit == "penalty" else ""
 
 
-@section("shifts", title="classical solvers outside the task", where="behaviour")
-def shifts(analysis: Analysis) -> Iterator[Section]:
+@section("shifts", title="classical solvers outside the task", where="behaviour", part="behaviour")
+def shifts(analysis: Analysis, behaviour: Behaviour) -> Section | None:
     """Disagreement of predictions outside the task, and sensitivity to the query."""
-    behaviour = analysis.behaviour
-    if behaviour is None or not any(is_finite(v) for s in behaviour.shifts for v in s.disagreement.values()):
-        return
+    if not any(is_finite(v) for s in behaviour.shifts for v in s.disagreement.values()):
+        return None
     series, solvers = _series(behaviour), _solvers(behaviour)
     order = [name for name in last_matches(behaviour) if name in solvers]
-    data, drawn = [], [_LEAST]
+    data, drawn = [], []
     for k, name in enumerate(order):
         shares = [(at, s.label, s.disagreement[name], s.disagreement_ci[name]) for at, s in enumerate(behaviour.shifts)]
         found = [
@@ -268,21 +257,19 @@ def shifts(analysis: Analysis) -> Iterator[Section]:
         ]
         aside = 0.8 * (k - (len(order) - 1) / 2) / max(len(order), 1)  # so that equal ones do not cover each other
         data.append(marks(series[name], found, log=True, floor=_LEAST, aside=aside, sideways=True))
-        drawn += [p.y for p in found]
+        drawn += data[-1]["x"]
     drawn += [v for s in behaviour.shifts for pair in s.disagreement_ci.values() for v in pair if is_finite(v)]
     names = [wrapped(shift.label) for shift in behaviour.shifts]
-    x = log_axis("disagreement", [v for v in drawn[1:] if v >= _LEAST], dense=False, most=4)
+    x = log_axis("disagreement", [v for v in drawn if v >= _LEAST], dense=False, most=4)
     missing = [(k, s.reason) for k, s in enumerate(behaviour.shifts) if s.reason is not None]
-    plot = layout(
-        x, name_axis(names, showgrid=False),
+    panel = plot(
+        "shifts", data, x, name_axis(names, showgrid=False), column_height(names, len(order)),
         annotations=[note(label(reason), x=0.5, xref="paper", y=k) for k, reason in missing],
     )  # fmt: skip
-    means = ""
-    if averages(analysis.checkpoint.scale):
-        means = (
-            " The solvers keep their steps, fixed for sums over the tokens, where the network takes means over them: "
-            "with another number of tokens they part for that reason alone."
-        )
+    means = averages(analysis.checkpoint.scale) and (
+        " The solvers keep their steps, fixed for sums over the tokens, where the network takes means over them: "
+        "with another number of tokens they part for that reason alone."
+    )
     none: Interval = (None, None)
     rows = [
         (s.label, *(s.reason or share_text(s.disagreement.get(n), s.disagreement_ci.get(n, none)) for n in order))
@@ -290,16 +277,11 @@ def shifts(analysis: Analysis) -> Iterator[Section]:
     ]
     sensed = (share_text(solvers[n].sensitivity, solvers[n].sensitivity_ci) for n in order)
     description = (
-        "E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that "
-        "matches the last layer, with the numbers tuned on the task: 0 for the same predictions. The table's last row: "
-        f"how far dp/dx of the query is from the solver's weights.{means} Bars are 95 % intervals over prompts."
+        "E(p − p_k)² / E p² for the network's predictions p and those of each solver at the iterate that matches the "
+        "last layer, with the numbers tuned on the task: 0 for the same predictions. The table's last row: how far "
+        f"dp/dx of the query is from the solver's weights.{means or ''} Bars are 95 % intervals over prompts."
     )
-    table = Table(
-        header=("prompts", *(series[name].label for name in order)),
-        rows=(*rows, ("sensitivity to the query", *sensed)),
-    )
-    panel = Panel(name="shifts", title="", data=data, layout=plot, height=column_height(names, len(order)))
-    legend = [series[name] for name in order]
-    title = "Classical solvers outside the task"
-    finding = shift_finding(behaviour, analysis.checkpoint.scale)
-    yield charted("shifts", title, finding, description, [panel], table, legend=legend)
+    header = ("prompts", *(series[name].label for name in order))
+    table = Table(header=header, rows=(*rows, ("sensitivity to the query", *sensed)))
+    finding, legend = shift_finding(behaviour, analysis.checkpoint.scale), [series[name] for name in order]
+    return charted("shifts", "Classical solvers outside the task", finding, description, [panel], table, legend=legend)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from interp.reports.baseline_looks import DASHES
 from interp.reports.numbers import DASH, estimate, interval, is_finite, number, percent, several
-from interp.reports.plots import SYMBOLS, Point, axis, charted, curve, label, layout, log_axis, ordered_series
+from interp.reports.plots import SYMBOLS, Point, axis, charted, curve, label, log_axis, ordered_series, plot
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, ClosedForm, Panel, Rescaled, Section, Series, Slot
+from interp.results import Analysis, ClosedForm, Rescaled, Section, Series, Slot
 
 __all__ = ["checks_finding", "division_finding", "factor_text", "rescaled_finding", "slots_finding"]
 
@@ -27,20 +27,18 @@ def checks_finding(form: ClosedForm) -> str:
 def form_lines(form: ClosedForm) -> tuple[str, ...]:
     """The closed forms beside the network, and how much of it is left."""
     lines = [
-        f"{one.formula}: fidelity {interval(one.fidelity, one.fidelity_ci)}, relative error "
-        f"{number(one.error, 2)}; the network's predictions are {estimate(one.slope, one.slope_stderr)} times as "
-        "large"
+        f"{one.formula}: fidelity {interval(one.fidelity, one.fidelity_ci)}, relative error {number(one.error, 2)}; "
+        f"the network's predictions are {estimate(one.slope, one.slope_stderr)} times as large"
         for one in form.forms
     ]
     keys = "the examples" if form.keys == "context" else "the examples and the query, whose y is 0"
-    named = "; h is the query's leverage" if any("h" in one.formula for one in form.forms) else ""
-    named += ", N the number of examples" if any("N" in one.formula for one in form.forms) else ""
+    named = "; h is the query's leverage" * any("h" in one.formula for one in form.forms)
+    named += ", N the number of examples" * any("N" in one.formula for one in form.forms)
     lines.append(f"sums and means are over {keys}{named}")
     if form.query_share is not None:
         share = percent(form.query_share).replace("> ", "more than ")
         lines.append(f"{share} of the prediction's variance is read from the query's row")
-    lines.append(f"{form.weights_left} of the network's {form.weights} numbers are not 0")
-    return tuple(lines)
+    return (*lines, f"{form.weights_left} of the network's {form.weights} numbers are not 0")
 
 
 def slots_finding(form: ClosedForm) -> str:
@@ -49,7 +47,7 @@ def slots_finding(form: ClosedForm) -> str:
         return "No slots were looked at"
     named = [f"slot {s.index}: {_held(s)}" for s in form.slots if s.layer == last and s.holds != "mixture"]
     mixed = sum(s.layer == last and s.holds == "mixture" for s in form.slots)
-    where = f"Before the last layer, {', '.join(named)}" if named else "Before the last layer, no slot holds one thing"
+    where = f"Before the last layer, {', '.join(named) or 'no slot holds one thing'}"
     return where + (f"; {mixed} of the slots hold mixtures" if mixed else "")
 
 
@@ -86,25 +84,17 @@ def factor_text(factor: float) -> str:
     return f"1/{1 / factor:g}" if 0 < factor < 1 else f"{factor:g}"
 
 
-@section("closed-form", title="the closed form", where="closed-form")
-def closed_form(analysis: Analysis) -> Iterator[Section]:
-    form = analysis.closed_form
-    if form is None:
-        return
+@section("closed-form", title="the closed form", where="closed-form", part="closed_form")
+def closed_form(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
     columns = {
         "condition": "name", "holds": lambda c: "yes" if c.passed else "no", "measured": "found", "asked for": "bar",
     }  # fmt: skip
-    table = tabulate(form.checks, columns, marked=lambda c: not c.passed)
-    notes = ("The verdict closed-form takes all of them.",)
     yield Section(
-        name="conditions",
-        title="Conditions of the closed form",
-        finding=checks_finding(form),
-        table=table,
-        remarks=form_lines(form),
-        notes=notes,
-    )
-    yield from _division(form)
+        name="conditions", title="Conditions of the closed form", finding=checks_finding(form),
+        table=tabulate(form.checks, columns, marked=lambda c: not c.passed), remarks=form_lines(form),
+        notes=("The verdict closed-form takes all of them.",),
+    )  # fmt: skip
+    yield _division(form)
     yield from _rescaled(analysis, form)
     columns = {
         "after layers": "layer", "slot": "index", "holds": "holds",
@@ -117,13 +107,8 @@ def closed_form(analysis: Analysis) -> Iterator[Section]:
         f"{number(d.query_r2, 3)}"
         for d in form.directions
     )
-    yield Section(
-        name="slots",
-        title="What the slots of the tokens hold",
-        finding=slots_finding(form),
-        table=tabulate(form.slots, columns),
-        remarks=remarks,
-    )
+    title, table = "What the slots of the tokens hold", tabulate(form.slots, columns)
+    yield Section(name="slots", title=title, finding=slots_finding(form), table=table, remarks=remarks)
     finding = "Shares of numerator and denominator in the query's row"
     columns = {
         "layer": "layer", "head": lambda h: "all" if h.head is None else str(h.head), "role": "role",
@@ -135,16 +120,15 @@ def closed_form(analysis: Analysis) -> Iterator[Section]:
         "much of each a head brings. How a layer's work is split between its heads is a matter of gauge, so of a "
         "trained network the row of all heads says more than theirs.",
     )
-    yield Section(
-        name="heads", title="What the heads do", finding=finding, table=tabulate(form.heads, columns), notes=notes
-    )
+    table = tabulate(form.heads, columns)
+    yield Section(name="heads", title="What the heads do", finding=finding, table=table, notes=notes)
 
 
 def _share(value: float | None) -> str:
     return DASH if value is None else f"{100 * value:.3g} %"
 
 
-def _division(form: ClosedForm) -> Iterator[Section]:
+def _division(form: ClosedForm) -> Section:
     """LayerNorm's standard deviation in the query's row against V, layer by layer."""
     finding, title = division_finding(form), "Where it divides"
     remarks = tuple(
@@ -154,25 +138,19 @@ def _division(form: ClosedForm) -> Iterator[Section]:
     )
     divisions = [d for d in form.divisions if d.bins]
     if not divisions:
-        yield Section(name="division", title=title, finding=finding, remarks=remarks)
-        return
+        return Section(name="division", title=title, finding=finding, remarks=remarks)
     legend = ordered_series([f"LayerNorm of layer {d.layer}" for d in divisions], "division-")
     data = []
     for series, d in zip(legend, divisions, strict=True):
         first = d.bins[-1].scale or 1.0  # both axes are logarithmic: a common factor only shifts a curve
+        bins = [(b.V, b.scale / first, b.stderr and b.stderr / first) for b in d.bins if b.V > 0 and b.scale > 0]
         points = [
-            Point(
-                b.V,
-                b.scale / first,
-                None if b.stderr is None else b.stderr / first,
-                f"{label(series.label)}, V = {number(b.V, 3)}: {number(b.scale / first, 3)} of the largest",
-            )
-            for b in d.bins
-            if b.V > 0 and b.scale > 0
+            Point(V, scale, stderr, f"{label(series.label)}, V = {number(V, 3)}: {number(scale, 3)} of the largest")
+            for V, scale, stderr in bins
         ]
         data.append(curve(series, points, log=True))
     x = log_axis("V", [b.V for d in divisions for b in d.bins], dense=True)
-    plot = layout(x, log_axis("standard deviation", [y for trace in data for y in trace["y"]], dense=True))
+    y = log_axis("standard deviation", [y for trace in data for y in trace["y"]], dense=True)
     description = (
         "The standard deviation that LayerNorm divides the query's row by (times that of an earlier "
         "LayerNorm, a factor that numerator and denominator share), relative to its largest bin, against the "
@@ -182,9 +160,8 @@ def _division(form: ClosedForm) -> Iterator[Section]:
     columns = {
         "layer": "layer", "power of V ± stderr": "exponent", "R²": "r2", "its logarithm varies by": "variation:3",
     }  # fmt: skip
-    panel = Panel(name="division", title="", data=data, layout=plot, height=380)
-    table = tabulate(form.divisions, columns)
-    yield charted("division", title, finding, description, [panel], table, legend=legend, remarks=remarks, half=True)
+    panels, table = [plot("division", data, x, y, 380)], tabulate(form.divisions, columns)
+    return charted("division", title, finding, description, panels, table, legend=legend, remarks=remarks, half=True)
 
 
 def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
@@ -194,24 +171,21 @@ def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
         return
     rows = sorted([*tried, *_unscaled(analysis)], key=lambda r: r.factor)
     names = list(dict.fromkeys(name for r in rows for name in r.rivals))
-    curves = [("", Series(key="form", label="the closed form", colour="var(--series-1)", symbol=SYMBOLS[0]))]
+    legend = [Series(key="form", label="the closed form", colour="var(--series-1)", symbol=SYMBOLS[0])]
     for i, name in enumerate(names):
-        symbol = SYMBOLS[(i + 1) % len(SYMBOLS)]
-        looks = {"colour": f"var(--gd-{i % 4})", "symbol": symbol, "dash": DASHES[i % 4]}
-        curves.append((name, Series(key=f"rival-{i}", label=name, **looks)))
+        looks = {"colour": f"var(--gd-{i % 4})", "symbol": SYMBOLS[(i + 1) % len(SYMBOLS)], "dash": DASHES[i % 4]}
+        legend.append(Series(key=f"rival-{i}", label=name, **looks))
     data = []
-    for name, series in curves:
+    for name, series in zip([None, *names], legend, strict=True):
+        values = [(r.factor, r.fidelity if name is None else r.rivals.get(name)) for r in rows]
         points = [
-            Point(
-                r.factor, value, None, f"{label(series.label)}, x times {factor_text(r.factor)}: R² {number(value, 3)}"
-            )
-            for r in rows
-            if is_finite(value := r.rivals.get(name) if name else r.fidelity)
+            Point(at, v, None, f"{label(series.label)}, x times {factor_text(at)}: R² {number(v, 3)}")
+            for at, v in values
         ]
         data.append(curve(series, points, floor=_FLOOR, dash=series.dash))
     ticks = [r.factor for r in rows]
     x = axis("all x multiplied by", type="log", tickvals=ticks, ticktext=[factor_text(t) for t in ticks])
-    plot = layout(x, axis("fidelity R²", range=[_FLOOR - 0.05, 1.05]))
+    panels = [plot("rescaled", data, x, axis("fidelity R²", range=[_FLOOR - 0.05, 1.05]), 380)]
     columns = {
         "all of": "quantity", "times": lambda r: factor_text(r.factor), "closed form [95 %]": "fidelity",
         "outside the task's range": "outside:%",
@@ -222,43 +196,26 @@ def _rescaled(analysis: Analysis, form: ClosedForm) -> Iterator[Section]:
         "multiplied by a factor. The closed form does not change with the scale of x; gradient methods fitted at "
         f"factor 1 are polynomials in x.{_tails(rows)} A triangle at the edge lies below {number(_FLOOR, 1)}."
     )
-    panel = Panel(name="rescaled", title="", data=data, layout=plot, height=380)
-    table = tabulate(form.rescaled, columns | rivals)
-    legend = [series for _, series in curves]
-    short = tabulate(form.rescaled, columns)
-    title = "At other scales"
-    finding = rescaled_finding(form)
-    yield charted("rescaled", title, finding, description, [panel], table, legend=legend, short=short, half=True)
+    table, short = tabulate(form.rescaled, columns | rivals), tabulate(form.rescaled, columns)
+    title, finding = "At other scales", rescaled_finding(form)
+    yield charted("rescaled", title, finding, description, panels, table, legend=legend, short=short, half=True)
 
 
 def _tails(rescaled: Sequence[Rescaled]) -> str:
     """Why a gradient method may be nearer to the network at smaller x than where it was fitted."""
-    unscaled = next((r for r in rescaled if r.factor == 1), None)
-    if unscaled is None:
-        return ""
-    smaller = [r for r in rescaled if r.factor < 1]
-    better = any(
-        is_finite(value := r.rivals.get(name)) and is_finite(at) and value > at
-        for r in smaller
-        for name, at in unscaled.rivals.items()
-    )
-    return (
+    unscaled = next((r.rivals for r in rescaled if r.factor == 1), {})
+    pairs = [(r.rivals.get(name), at) for r in rescaled if r.factor < 1 for name, at in unscaled.items()]
+    why = (
         " Their R² at factor 1 is decided by the few prompts with the widest x, on which polynomials explode where "
         "they were not fitted; with smaller x they do not, so that some are nearer there than on the task itself."
-        if better
-        else ""
     )
+    return why if any(is_finite(v) and is_finite(at) and v > at for v, at in pairs) else ""
 
 
-def _unscaled(analysis: Analysis) -> tuple[Rescaled, ...]:
+def _unscaled(analysis: Analysis) -> Iterator[Rescaled]:
     """The task itself, factor 1, from the table of families."""
-    rows = {row.name: row for row in analysis.families}
-    form = next((row for name, row in rows.items() if name.startswith("closed-form")), None)
-    if form is None:
-        return ()
-    rivals = {name: row.fidelity for name, row in rows.items() if not name.startswith("closed-form")}
-    return (
-        Rescaled(
-            quantity="x", factor=1.0, outside=0.05, fidelity=form.fidelity, fidelity_ci=form.fidelity_ci, rivals=rivals
-        ),
-    )
+    form = next((row for row in analysis.families if row.name.startswith("closed-form")), None)
+    if form is not None:
+        rivals = {f.name: f.fidelity for f in analysis.families if not f.name.startswith("closed-form")}
+        known = {"fidelity": form.fidelity, "fidelity_ci": form.fidelity_ci, "rivals": rivals}
+        yield Rescaled(quantity="x", factor=1.0, outside=0.05, **known)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interp.reports.emit.html import coefficient_note
 from interp.reports.numbers import DASH, Z95, estimate, listed, number
-from interp.reports.plots import Point, axis, label, layer_axis, layout, marks, note
+from interp.reports.plots import Point, axis, charted, label, layer_axis, marks, note, plot
 from interp.reports.registry import section
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Coefficient, Figure, Layer, Panel, Section, Series, Skipped
+from interp.results import Analysis, Coefficient, Layer, Panel, Section, Series, Skipped
 
 __all__ = ["CoefficientRow", "Remark", "coefficient_finding", "coefficient_rows", "remark_lines", "remarks"]
 
@@ -28,6 +28,7 @@ _ESTIMATES = (
 )
 
 
+_KINDS = tuple(series.key for series in _ESTIMATES)
 _TRACES = "A trace term τ_a:bb multiplies the part a of a token by the sum of squares of b over the keys."
 
 
@@ -54,10 +55,8 @@ class CoefficientRow:
 
 def coefficients(layer: Layer, *, traces: bool) -> tuple[tuple[str, Coefficient], ...]:
     """(symbol, coefficient) pairs of a layer; the first index of a symbol is the destination."""
-    pairs = [(f"ω_{name}", c) for name, c in layer.omega.items()]
-    if traces:
-        pairs += [(f"τ_{name}", c) for name, c in layer.trace.items()]
-    return tuple(pairs)
+    kinds = (("ω", layer.omega), ("τ", layer.trace if traces else {}))
+    return tuple((f"{letter}_{name}", c) for letter, of_kind in kinds for name, c in of_kind.items())
 
 
 def _clear(value: float | None, stderr: float | None) -> bool:
@@ -92,23 +91,23 @@ def shows_traces(analysis: Analysis) -> bool:
 
 
 def coefficient_rows(analysis: Analysis) -> tuple[CoefficientRow, ...]:
-    traces, rows = shows_traces(analysis), []
-    for layer in analysis.layers:
-        for symbol, c in coefficients(layer, traces=traces):
-            refit = "undetermined" if c.undetermined else estimate(c.refit, c.refit_stderr)
-            output = "undetermined" if c.undetermined and c.stderr is None else estimate(c.output, c.stderr)
-            rows.append(
-                CoefficientRow(
-                    layer=layer.index,
-                    symbol=symbol,
-                    output=output if c.live else DASH,
-                    weight=number(c.weight) if c.live else DASH,
-                    refit=refit if c.live else DASH,
-                    remarks=remarks(c),
-                    live=c.live,
-                )
-            )
-    return tuple(rows)
+    traces = shows_traces(analysis)
+    return tuple(
+        CoefficientRow(
+            layer=layer.index, symbol=symbol, **_texts(c) if c.live else dict.fromkeys(_KINDS, DASH),
+            remarks=remarks(c), live=c.live,
+        )
+        for layer in analysis.layers for symbol, c in coefficients(layer, traces=traces)
+    )  # fmt: skip
+
+
+def _texts(c: Coefficient) -> dict[str, str]:
+    """The estimates, by kind."""
+    return {
+        "output": "undetermined" if c.undetermined and c.stderr is None else estimate(c.output, c.stderr),
+        "weight": number(c.weight),
+        "refit": "undetermined" if c.undetermined else estimate(c.refit, c.refit_stderr),
+    }
 
 
 def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
@@ -121,11 +120,9 @@ def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
             where.setdefault((remark.short, said), []).append((details, f"{row.symbol} of layer {row.layer}"))
     out = []
     for (short, said), places in where.items():
-        kinds = list(dict.fromkeys(details for details, _ in places))
-        if len(kinds) > MOST_DETAILS:
+        if len({details for details, _ in places}) > MOST_DETAILS:
             places = [(DETAILS, place) for _, place in places]
-            kinds = [DETAILS]
-        for details in kinds:
+        for details in dict.fromkeys(details for details, _ in places):
             full = f"{said}; {details}" if details else said
             named = listed([place for kind, place in places if kind == details])
             out.append(f"{short}: {full}" if full == DEAD else f"{named}, {short}: {full}")
@@ -133,82 +130,60 @@ def remark_lines(rows: Iterable[CoefficientRow]) -> tuple[str, ...]:
 
 
 def coefficient_finding(analysis: Analysis) -> str:
-    live = [
-        (layer.index, symbol, c)
-        for layer in analysis.layers
-        for symbol, c in coefficients(layer, traces=False)
-        if c.live
-    ]
-    measured = [entry for entry in live if entry[2].output is not None and entry[2].stderr is not None]
+    pairs = [(layer.index, *pair) for layer in analysis.layers for pair in coefficients(layer, traces=False)]
+    live = [(index, symbol, c) for index, symbol, c in pairs if c.live]
+    measured = [c for _, _, c in live if c.output is not None and c.stderr is not None]
     if not measured:
         return f"No coefficient was measured ({len(live)} reach the output)"
-    clear = [entry for entry in measured if _clear(entry[2].output, entry[2].stderr)]
-    opposed = [
-        f"{symbol} of layer {index}"
-        for index, symbol, c in live
-        if any(r.short == "signs disagree" for r in remarks(c))
-    ]
+    clear = [c for c in measured if _clear(c.output, c.stderr)]
+    disagree = [entry for entry in live if any(r.short == "signs disagree" for r in remarks(entry[2]))]
+    opposed = [f"{symbol} of layer {index}" for index, symbol, _ in disagree]
     text = f"{len(clear)} of {len(measured)} coefficients that reach the output differ from 0 at 95 %"
     return text + (f"; the estimates disagree in sign for {listed(opposed)}" if opposed else "")
 
 
 @section("coefficients", title="coefficients", where="coefficients")
-def coefficients_by_layer(analysis: Analysis) -> Iterator[Section | Skipped]:
+def coefficients_by_layer(analysis: Analysis) -> Section | Skipped | None:
     rows = coefficient_rows(analysis)
     if not rows:
-        if not any(layer.maps for layer in analysis.layers):
-            yield Skipped("this analysis has none")
-        return
-    traces = any(row.symbol.startswith("τ") for row in rows)
+        return None if any(layer.maps for layer in analysis.layers) else Skipped("this analysis has none")
     columns = {
         "layer": "layer", "term": "symbol", "output ± stderr": "output", "weight": "weight",
         "refit ± stderr": "refit",
     }  # fmt: skip
     note = coefficient_note(analysis)
-    figure = Figure(
-        name="coefficients",
-        finding=coefficient_finding(analysis),
-        description="Bars are 95 % intervals. A dead coefficient never reaches the output, so it has no point; a refit "
-        f"that the data do not determine is left out here and named in the table.{f' {note}.' if note else ''}",
-        panels=tuple(_panels(analysis)),
-        legend=_ESTIMATES,
-        table=tabulate(rows, columns | {"remark": lambda r: "; ".join(f"{m.short}: {m.full}" for m in r.remarks)}),
-    )
+    table = tabulate(rows, columns | {"remark": lambda r: "; ".join(f"{m.short}: {m.full}" for m in r.remarks)})
     short = tabulate(rows, columns | {"": lambda r: ", ".join(m.short for m in r.remarks if m.short != r.refit)})
-    title = "Coefficients per layer (layers count from 0)"
-    yield Section(
-        name="coefficients-by-layer",
-        title=title,
-        figure=figure,
-        table=short,
-        notes=(_TRACES,) if traces else (),
-        remarks=remark_lines(rows),
+    description = (
+        "Bars are 95 % intervals. A dead coefficient never reaches the output, so it has no point; a refit "
+        f"that the data do not determine is left out here and named in the table.{f' {note}.' if note else ''}"
     )
+    made = charted(
+        "coefficients", "Coefficients per layer (layers count from 0)", coefficient_finding(analysis), description,
+        _panels(analysis), table, legend=_ESTIMATES, short=short, remarks=remark_lines(rows),
+        notes=(_TRACES,) if any(row.symbol.startswith("τ") for row in rows) else (),
+    )  # fmt: skip
+    return replace(made, name="coefficients-by-layer")
 
 
 def _panels(analysis: Analysis) -> Iterator[Panel]:
-    traces = shows_traces(analysis)
     by_symbol: dict[str, list[tuple[int, Coefficient]]] = {}
     for layer in analysis.layers:
-        for symbol, coefficient in coefficients(layer, traces=traces):
+        for symbol, coefficient in coefficients(layer, traces=shows_traces(analysis)):
             by_symbol.setdefault(symbol, []).append((layer.index, coefficient))
     for symbol, entries in by_symbol.items():
         data = []
         for aside, series in zip((-0.16, 0.0, 0.16), _ESTIMATES, strict=True):
-            points = [
-                Point(index, value, stderr, f"layer {index}, {series.key}: {estimate(value, stderr)}")
-                for index, c in entries
-                for value, stderr in [_estimate(c, series.key)]
-                if value is not None and c.live
-            ]
+            drawn = [(index, *_estimate(c, series.key)) for index, c in entries if c.live]
+            points = [Point(i, v, se, f"layer {i}, {series.key}: {estimate(v, se)}") for i, v, se in drawn]
             data.append(marks(series, points, aside=aside, size=9))
         if not any(trace["y"] for trace in data):
             continue
         dead = [note("dead", x=i, y=0.02, yref="paper", yanchor="bottom") for i, c in entries if not c.live]
         name = {"ω": "omega", "τ": "tau"}[symbol[0]] + "-" + "".join(c if c.isalnum() else "-" for c in symbol[2:])
+        x = layer_axis([i for i, _ in entries], "layer")
         y = axis(f"coefficient {symbol[0]}<sub>{label(symbol[2:])}</sub>", zeroline=True)
-        plot = layout(layer_axis([i for i, _ in entries], "layer"), y, annotations=dead)
-        yield Panel(name=f"coefficient-{name}", title=symbol, data=data, layout=plot, height=260)
+        yield plot(f"coefficient-{name}", data, x, y, 260, symbol, annotations=dead)
 
 
 def _estimate(c: Coefficient, key: str) -> tuple[float | None, float | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from interp.reports.numbers import DASH, number, several
 from interp.reports.registry import section
 from interp.reports.sections.losses import loss
@@ -41,30 +39,20 @@ def family_error(analysis: Analysis, mse: float | None) -> str:
 
 
 @section("families", title="algorithm families", where="evidence")
-def families(analysis: Analysis) -> Iterator[Section | Skipped]:
+def families(analysis: Analysis) -> Section | Skipped:
     if not analysis.families:
-        yield Skipped("this analysis has none")
-        return
-    table = tabulate(
-        analysis.families,
-        {
-            "family": lambda f: f"{f.name} (chosen)" if f.chosen else f.name,
-            "numbers": lambda f: DASH if f.fidelity is None and not f.parameters else str(f.parameters),
-            "fidelity R² [95 %]": "fidelity",
-            "error": lambda f: family_error(analysis, f.mse),
-        },
-        marked=lambda f: f.chosen,
-    )
-    remarks = tuple(f"{row.name}: {row.why}" for row in analysis.families if row.why)
+        return Skipped("this analysis has none")
+    columns = {
+        "family": lambda f: f"{f.name} (chosen)" if f.chosen else f.name,
+        "numbers": lambda f: DASH if f.fidelity is None and not f.parameters else str(f.parameters),
+        "fidelity R² [95 %]": "fidelity", "error": lambda f: family_error(analysis, f.mse),
+    }  # fmt: skip
     notes = (
         "Fitted on one half of the prompts and scored on the other. Fidelity compares their predictions with the "
         "network's, the mean squared error with the truth.",
     )
-    yield Section(
-        name="families",
-        title="Families, smallest first",
-        finding=family_finding(analysis),
-        table=table,
-        remarks=remarks,
-        notes=notes,
-    )
+    return Section(
+        name="families", title="Families, smallest first", finding=family_finding(analysis), notes=notes,
+        table=tabulate(analysis.families, columns, marked=lambda f: f.chosen),
+        remarks=tuple(f"{row.name}: {row.why}" for row in analysis.families if row.why),
+    )  # fmt: skip

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from interp.reports.baseline_looks import baseline_series, coinciding
 from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, several, spanned
-from interp.reports.plots import Point, bounded, charted, curve, label, layer_axis, layout, log_axis, marks, thinned
+from interp.reports.plots import Point, bounded, charted, curve, label, layer_axis, log_axis, marks, plot, thinned
 from interp.reports.registry import section
 from interp.reports.tabulate import points, tabulate
-from interp.results import Analysis, Momentum, Panel, Section, Series, Skipped, Table
+from interp.results import Analysis, Momentum, Regression, Section, Series, Skipped, Table
 
 __all__ = ["baseline_label", "distance_finding", "momentum_finding"]
 
@@ -35,29 +35,23 @@ def distance_finding(analysis: Analysis) -> str:
     if last is None or not distances:
         return "The distance of the implicit weights to the baselines was not measured"
     name = min(distances, key=lambda n: distances[n])
-    stderr = last.distance_stderr.get(name)
+    stderr, nearest = last.distance_stderr.get(name), baseline_label(analysis, name)
+    far, start = estimate(distances[name], stderr), "After the last layer the network's implicit weights are"
     if distances[name] + Z95 * (stderr or 0.0) >= 1:  # weights of 0 are at 1 from every baseline
-        which = (
-            f"the nearest, {baseline_label(analysis, name)}," if len(distances) > 1 else baseline_label(analysis, name)
-        )
+        which = f"the nearest, {nearest}," if len(distances) > 1 else nearest
         return (
-            f"After the last layer the network's implicit weights are like those of no baseline: no weights at all are "
-            f"as near or nearer; {which} is at a relative squared distance of {estimate(distances[name], stderr)}"
+            f"{start} like those of no baseline: no weights at all are as near or nearer; {which} is at a relative "
+            f"squared distance of {far}"
         )
-    return (
-        f"After the last layer the network's implicit weights are closest to {baseline_label(analysis, name)}: "
-        f"relative squared distance {estimate(distances[name], stderr)}"
-    )
+    return f"{start} closest to {nearest}: relative squared distance {far}"
 
 
 @section("distances", title="implicit weights", where="implicit")
-def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
+def distances(analysis: Analysis) -> Section | Skipped | None:
     models = sorted(analysis.implicit, key=lambda m: m.layer)
     names = list(dict.fromkeys(name for m in models for name in m.distance))
     if not names:
-        if analysis.sequences is None:
-            yield Skipped("this analysis has none")
-        return
+        return Skipped("this analysis has none") if analysis.sequences is None else None
     data, legend, dropped, curves = [], [], 0, {}
     for name in names:
         series = baseline_series(name, baseline_label(analysis, name), names)
@@ -72,44 +66,37 @@ def distances(analysis: Analysis) -> Iterator[Section | Skipped]:
         curves[series.label] = shown
         data.append(curve(series, shown, log=True, dash=series.dash))
     drawn = [distance for trace in data for distance in trace["y"]]
-    plot = layout(
-        layer_axis([m.layer for m in models], "layers run"), log_axis("relative squared distance", drawn, dense=True)
-    )
+    x, y = layer_axis([m.layer for m in models], "layers run"), log_axis("relative squared distance", drawn, dense=True)
     zero = f" Distances of 0, which this axis cannot show: {dropped}." if dropped else ""
     rows = tuple(
-        (baseline_label(analysis, n), *(estimate(m.distance.get(n), m.distance_stderr.get(n)) for m in models))
-        for n in names
+        (series.label, *(estimate(m.distance.get(n), m.distance_stderr.get(n)) for m in models))
+        for n, series in zip(names, legend, strict=True)
     )
     table = Table(header=("baseline", *(f"after {several(m.layer, 'layer')}" for m in models)), rows=rows)
-    shown = thinned(range(len(models)), _MOST_DEPTHS)
-    cells = tuple((name, *(number(models[k].distance.get(name), 3) for k in shown)) for name in names)
+    shown = thinned(models, _MOST_DEPTHS)
+    cells = tuple((name, *(number(m.distance.get(name), 3) for m in shown)) for name in names)
+    short = Table(header=("layers run", *(str(m.layer) for m in shown)), rows=cells)
     description = (
         "E|w - b|² / E|b|² between the implicit weights w of the network after each layer and the weights "
         f"b of a baseline: 0 is the same, 1 is as far as no weights at all. Bars are 95 % intervals."
         f"{coinciding(curves, log=True)}{zero}"
     )
-    panels = (Panel(name="distances", title="", data=data, layout=plot, height=420),) if drawn else ()
-    short = Table(header=("layers run", *(str(models[k].layer) for k in shown)), rows=cells)
-    title = "Distance of the implicit weights to baselines"
-    yield charted(
-        "distances", title, distance_finding(analysis), description, panels, table, legend=legend, short=short
-    )
+    title, finding = "Distance of the implicit weights to baselines", distance_finding(analysis)
+    panels = [plot("distances", data, x, y, 420)] if drawn else []
+    return charted("distances", title, finding, description, panels, table, legend=legend, short=short)
 
 
 @section("linearity", title="how linear the implicit model is", where="implicit")
-def linearity(analysis: Analysis) -> Iterator[Section]:
-    if analysis.implicit:
-        worst = min((m.linearity_r2 for m in analysis.implicit if is_finite(m.linearity_r2)), default=None)
-        finding = f"A linear model describes every layer to R² {interval(worst, (None, None))} at least"
-        table = tabulate(analysis.implicit, {"layers run": "layer", "mean a": "a", "R²": "linearity_r2"})
-        notes = ("a: factor on the token's own label; R²: how well a linear model describes the layer's tokens",)
-        yield Section(
-            name="linearity-by-layer",
-            title="How linear the implicit model is",
-            finding=finding,
-            table=table,
-            notes=notes,
-        )
+def linearity(analysis: Analysis) -> Section | None:
+    if not analysis.implicit:
+        return None
+    worst = min((m.linearity_r2 for m in analysis.implicit if is_finite(m.linearity_r2)), default=None)
+    return Section(
+        name="linearity-by-layer", title="How linear the implicit model is",
+        finding=f"A linear model describes every layer to R² {interval(worst, (None, None))} at least",
+        table=tabulate(analysis.implicit, {"layers run": "layer", "mean a": "a", "R²": "linearity_r2"}),
+        notes=("a: factor on the token's own label; R²: how well a linear model describes the layer's tokens",),
+    )  # fmt: skip
 
 
 _ACCOUNTS = (
@@ -132,17 +119,14 @@ def momentum_finding(entries: Sequence[Momentum]) -> str:
         return f"There is no momentum: u stays 0, and plain gradient steps explain the change of w to {_range(plain)}"
     little = [m.layer for m in scored if max(m.step_r2 or 0.0, m.eta_r2 or 0.0) < LITTLE]
     pairs = [m for m in scored if m.layer not in little and m.eta_r2 is not None and m.step_r2 is not None]
-    compared = [(m.layer, _gain(m)) for m in pairs]
-    parts = [
-        f"{name} in {layers_named(layers)}"
-        for name, layers in (
-            ("better by momentum than by the plain gradient", [i for i, d in compared if d > 0]),
-            ("better by the plain gradient than by momentum", [i for i, d in compared if d < 0]),
-            ("about equally by either", [i for i, d in compared if d == 0]),
-            (f"by neither (R² below {LITTLE})", little),
-        )
-        if layers
-    ]
+    gains = [(m.layer, _gain(m)) for m in pairs]
+    accounts = {
+        "better by momentum than by the plain gradient": [i for i, gain in gains if gain > 0],
+        "better by the plain gradient than by momentum": [i for i, gain in gains if gain < 0],
+        "about equally by either": [i for i, gain in gains if gain == 0],
+        f"by neither (R² below {LITTLE})": little,
+    }
+    parts = [f"{name} in {layers_named(layers)}" for name, layers in accounts.items() if layers]
     both = [m.both_r2 for m in scored if m.both_r2 is not None]
     together = [f"by both together to {_range(both)}"] if both and len(little) < len(scored) else []
     return f"The change of w is explained {', '.join([*parts, *together])}"
@@ -162,25 +146,22 @@ def _range(values: Sequence[float]) -> str:
     return f"R² = {spanned(ends)}"
 
 
-@section("momentum", title="momentum", where="implicit")
-def momentum(analysis: Analysis) -> Iterator[Section | Skipped]:
+@section("momentum", title="momentum", where="implicit", part="regression")
+def momentum(_: Analysis, regression: Regression) -> Section | Skipped:
     """R^2 of every account of what a layer does to (u, w); the numbers themselves are in the table."""
-    if analysis.regression is None:
-        return
-    entries = analysis.regression.momentum
+    entries = regression.momentum
     accounts = [s for s in _ACCOUNTS if any(is_finite(getattr(m, f"{s.key}_r2")) for m in entries)]
     if not any(is_finite(m.eta_r2) for m in entries):  # no momentum: both together are the step alone
         accounts = [s for s in accounts if s.key != "both"]
     if not accounts:
-        yield Skipped("no layer moves the implicit weights by a finite amount")
-        return
+        return Skipped("no layer moves the implicit weights by a finite amount")
     floor = max(min(v for m in entries for s in accounts if is_finite(v := getattr(m, f"{s.key}_r2"))), -0.1)
     data = []
     for k, series in enumerate(accounts):
         field, start = f"{series.key}_r2", f"{series.label}: R² ="
         drawn = points(entries, "layer", field, lambda m, r2, start=start: f"layer {m.layer}, {start} {r2}")
         data.append(marks(series, drawn, floor=floor, aside=0.12 * (k - (len(accounts) - 1) / 2)))
-    plot = layout(layer_axis([m.layer for m in entries], "layer"), bounded("held-out R²", floor))
+    panel = plot("momentum", data, layer_axis([m.layer for m in entries], "layer"), bounded("held-out R²", floor), 300)
     description = (
         "With g the negative gradient of half the squared residuals at the layer's own weights, what the "
         "layer adds to its weights w and to the vector u that it carries beside them is fitted with one number of each "
@@ -192,6 +173,5 @@ def momentum(analysis: Analysis) -> Iterator[Section | Skipped]:
         "η ± stderr": "eta", "R² of η [95 %]": "eta_r2", "step ± stderr": "step", "R² of the step [95 %]": "step_r2",
         "R² of both [95 %]": "both_r2",
     }  # fmt: skip
-    panel = Panel(name="momentum", title="", data=data, layout=plot, height=300)
-    table = tabulate(entries, columns)
-    yield charted("momentum", "Momentum", momentum_finding(entries), description, [panel], table, legend=accounts)
+    finding, table = momentum_finding(entries), tabulate(entries, columns)
+    return charted("momentum", "Momentum", finding, description, [panel], table, legend=accounts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from interp.reports.numbers import DASH, interval, is_finite, listed, number, several
-from interp.reports.plots import axis, charted, curve, label, layer_axis, layout
+from interp.reports.plots import axis, charted, curve, label, layer_axis, plot
 from interp.reports.probe_scores import depth_text
 from interp.reports.registry import section
 from interp.reports.tabulate import points, tabulate
@@ -38,7 +38,7 @@ def transplant_finding(rows: Sequence[Transplant]) -> str:
     made = [row for row in rows if row.kind == "weights" and row.reason is None and is_finite(row.error)]
     if not made:
         return "No implicit weights could be transplanted"
-    followed = [row for row in made if is_finite(row.error) and row.error < FOLLOWS]
+    followed = [row for row in made if (row.error or 0.0) < FOLLOWS]
     if len(followed) == len(made):
         worst = max(row.error or 0.0 for row in made)
         return (
@@ -47,14 +47,10 @@ def transplant_finding(rows: Sequence[Transplant]) -> str:
         )
     others = [row for row in made if row not in followed]
     effects = [f"{depth_text(row.layer)} the effect is {interval(row.effect, row.effect_ci)}" for row in others]
-    if not followed:
-        return (
-            f"Predictions do not follow transplanted implicit weights: {listed(effects, most=4)}, where 1 is expected"
-        )
-    return (
-        f"Predictions follow the implicit weights of another prompt {_depths(followed)}, but not everywhere: "
-        f"{listed(effects, most=4)}, where 1 is expected"
-    )
+    text = "Predictions do not follow transplanted implicit weights"
+    if followed:
+        text = f"Predictions follow the implicit weights of another prompt {_depths(followed)}, but not everywhere"
+    return f"{text}: {listed(effects, most=4)}, where 1 is expected"
 
 
 def _depths(rows: Sequence[Transplant]) -> str:
@@ -86,7 +82,7 @@ def erasure_finding(rows: Sequence[Erasure]) -> str:
         return "No target could be erased: the token holds none of them for a linear probe to read"
     needed, idle = [], []
     for target, erasures in made.items():
-        worst = max((row for row in erasures if used(row)), key=lambda row: row.effect or 0.0, default=None)
+        worst = max(filter(used, erasures), key=lambda row: row.effect or 0.0, default=None)
         if worst is None:
             idle.append(target)
         else:
@@ -95,8 +91,7 @@ def erasure_finding(rows: Sequence[Erasure]) -> str:
                 f"directions: {interval(worst.random, worst.random_ci)})"
             )
     parts = [f"The prediction needs what is erased, by the loss that is gained: {listed(needed)}"] if needed else []
-    if idle:
-        parts.append(f"To erase {listed(idle)} costs no more than to erase random directions")
+    parts += [f"To erase {listed(idle)} costs no more than to erase random directions"] if idle else []
     return ". ".join(parts)
 
 
@@ -123,17 +118,18 @@ def linearity_finding(fits: Sequence[ImplicitFit]) -> str:
 def skipped_checks(result: Analysis | ProbeReport) -> list[str]:
     """The interventions that were not made, those of the same reason together."""
     layers: dict[tuple[str, str], list[str]] = {}
-    skipped = [(f"transplant of {row.kind}", row) for row in result.transplants]
-    for what, row in (*skipped, *((f"erasure of {row.target}", row) for row in result.erasures)):
-        if row.reason is not None:
-            layers.setdefault((what, row.reason), []).append(str(row.layer))
+    checks = [(f"transplant of {row.kind}", row.layer, row.reason) for row in result.transplants]
+    checks += [(f"erasure of {row.target}", row.layer, row.reason) for row in result.erasures]
+    for what, layer, reason in checks:
+        if reason is not None:
+            layers.setdefault((what, reason), []).append(str(layer))
     return [f"{what} after {', '.join(after)} layers: {reason}" for (what, reason), after in layers.items()]
 
 
 @section("interventions", title="interventions", where="interventions")
-def interventions(analysis: Analysis) -> Iterator[Section | Skipped]:
+def interventions(analysis: Analysis) -> tuple[Section, ...] | Skipped:
     parts = tuple(intervention_parts((), analysis.transplants, analysis.erasures))
-    yield from parts or (Skipped("no intervention was made; interp-probe probe makes them where the task has targets"),)
+    return parts or Skipped("no intervention was made; interp-probe probe makes them where the task has targets")
 
 
 def intervention_parts(
@@ -167,11 +163,11 @@ def _transplants(rows: Sequence[Transplant]) -> Iterator[Section]:
     for series in (_STRAY, _STATE, _WEIGHTS):
         kind, field = ("weights", "random") if series is _STRAY else (series.key, "effect")
         of_kind = [row for row in made if row.kind == kind]
-        drawn = points(of_kind, "layer", field, lambda row, said, of=series: f"{of.label}, {_after(row)}: {said}")
+        drawn = points(of_kind, "layer", field, lambda e, said, of=series: f"{of.label}, {depth_text(e.layer)}: {said}")
         if drawn:
             data.append(curve(series, drawn, dash="dash" if series is _STRAY else "solid", aside=_ASIDE[series.key]))
             legend.insert(0, series)
-    plot = layout(layer_axis(sorted({row.layer for row in made}), "layers run"), axis("effect"))
+    layers = layer_axis(sorted({row.layer for row in made}), "layers run")
     columns = {
         "layers run": "layer", "what": "kind", "effect [95 %]": "effect", "error": "error:1",
         "random [95 %]": "random", "error of random": "random_error:1",
@@ -186,12 +182,9 @@ def _transplants(rows: Sequence[Transplant]) -> Iterator[Section]:
         "weights as far away, whose error, in the table, says that they do not lead where A's do. Changed: in how many "
         "prompts the hook changed the tokens. Bars are 95 % intervals over prompts."
     )
-    panel = Panel(name="transplants", title="", data=data, layout=plot, height=280)
-    table = tabulate(made, columns | {"the prompt's weights again": "own:2"})
-    short = tabulate(made, columns)
-    yield charted(
-        "transplants", title, transplant_finding(rows), description, [panel], table, legend=legend, short=short
-    )
+    table, short = tabulate(made, columns | {"the prompt's weights again": "own:2"}), tabulate(made, columns)
+    finding, panels = transplant_finding(rows), [plot("transplants", data, layers, axis("effect"), 280)]
+    yield charted("transplants", title, finding, description, panels, table, legend=legend, short=short)
 
 
 def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
@@ -204,10 +197,12 @@ def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
     place = "the query token" if position is None else f"token {position}"
     columns = {
         "target": "target", "layers run": "layer", "loss gained [95 %]": "effect", "random [95 %]": "random",
-        "R²": lambda row: _share(row.r2), "after": lambda row: _share(row.r2_erased), "rank": "rank",
+        "rank": "rank", "R² [95 %]": "r2", "erased [95 %]": "r2_erased",
+        "changed": lambda row: f"{row.fired}/{row.prompts}",
     }  # fmt: skip
-    more = {
-        "R² [95 %]": "r2", "erased [95 %]": "r2_erased", "changed": lambda row: f"{row.fired}/{row.prompts}",
+    few = {
+        "target": "target", "layers run": "layer", "loss gained [95 %]": "effect", "random [95 %]": "random",
+        "R²": lambda row: _share(row.r2), "after": lambda row: _share(row.r2_erased), "rank": "rank",
     }  # fmt: skip
     made = [row for entries in by_target.values() for row in entries]
     description = (
@@ -218,30 +213,22 @@ def _erasures(rows: Sequence[Erasure]) -> Iterator[Section]:
         "missed was decoded, but is not shown to be used. Where nothing linear of the target is found at a false "
         "positive rate of 1 %, nothing is erased. Bars are 95 % intervals over prompts."
     )
-    table = tabulate(made, {k: v for k, v in columns.items() if k not in ("R²", "after")} | more)
-    legend = (_ERASED, _RANDOM)
-    short = tabulate(made, columns)
-    title = f"Targets erased from one token ({place})"
-    finding = erasure_finding(rows)
+    table, short, legend = tabulate(made, columns), tabulate(made, few), (_ERASED, _RANDOM)
+    title, finding = f"Targets erased from one token ({place})", erasure_finding(rows)
     yield charted("erasures", title, finding, description, panels, table, legend=legend, compact=True, short=short)
 
 
 def _erased(name: str, entries: Sequence[Erasure], depths: Sequence[int]) -> Panel:
     def of_target(row: Erasure, said: str) -> str:
-        where = f"{label(row.target)}, {several(row.rank, 'direction')} {_after(row)}"
+        where = f"{label(row.target)}, {several(row.rank, 'direction')} {depth_text(row.layer)}"
         return f"{where}: {said}<br>R² {_share(row.r2)}, erased {_share(row.r2_erased)}"
 
-    erased = points(entries, "layer", "effect", of_target)
-    stray = points(entries, "layer", "random", lambda row, said: f"{row.rank} random, {_after(row)}: {said}")
-    last = entries[-1]
-    left = f"{_after(last)}: R² {number(last.r2, 2)}, erased {_share(last.r2_erased)}"
+    erased, last = points(entries, "layer", "effect", of_target), entries[-1]
+    stray = points(entries, "layer", "random", lambda e, said: f"{e.rank} random, {depth_text(e.layer)}: {said}")
+    left = f"{depth_text(last.layer)}: R² {number(last.r2, 2)}, erased {_share(last.r2_erased)}"
     data = [curve(_RANDOM, stray, dash="dash", size=6), curve(_ERASED, erased)]
-    plot = layout(layer_axis(depths, "layers run"), axis("loss gained", rangemode="tozero"))
-    return Panel(name=name, title=last.target, subtitle=left, data=data, layout=plot, height=220)
-
-
-def _after(row: Transplant | Erasure) -> str:
-    return depth_text(row.layer)
+    x, y = layer_axis(depths, "layers run"), axis("loss gained", rangemode="tozero")
+    return plot(name, data, x, y, 220, last.target, left)
 
 
 def _share(value: float | None) -> str:

@@ -191,7 +191,7 @@ def depth(analysis: Analysis) -> Iterator[Section]:
     ]
     if not points:
         return
-    errors = [point.y for point in points]
+    errors = [entry.mse for _, entry in read_outs if is_finite(entry.mse)]
     log = spans_decades(errors)
     lines, names = [], []
     lowest = ROUNDING * max(errors)  # what is less is 0, and has no place on a log axis

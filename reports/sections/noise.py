@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interp.reports.baseline_looks import baseline_series, coinciding, quoted
+from interp.reports.baseline_looks import as_drawn, baseline_series, coinciding, quoted
 from interp.reports.numbers import Z95, estimate, is_finite, listed, number, rounded, several, spanned
 from interp.reports.plots import (
     Point,
@@ -20,10 +20,10 @@ from interp.reports.plots import (
     charted,
     curve,
     label,
-    layout,
     log_axis,
     note,
     ordered_series,
+    plot,
     shaded,
     spans_decades,
     thinned,
@@ -35,6 +35,7 @@ from interp.results import (
     NoiseProfile,
     Panel,
     ProfileSeries,
+    Regression,
     Section,
     Series,
     Skipped,
@@ -43,23 +44,19 @@ from interp.results import (
 )
 
 __all__ = [
-    "Standing",
-    "depth_profile_finding",
-    "filter_finding",
-    "noise_text",
-    "profile_baselines",
-    "profile_finding",
-    "recovered_sentence",
-    "standing",
-    "trained_levels",
-]
+    "Standing", "depth_profile_finding", "filter_finding", "noise_text", "profile_baselines", "profile_finding",
+    "recovered_sentence", "standing", "trained_levels",
+]  # fmt: skip
 
 _EXCESS = "excess squared error (label²)"
 _HIGHEST = 1e3  # of predicting zero: what is larger is drawn at the edge
 _DEEPEST = 1e-6  # of the largest value: what is smaller is drawn at the edge
 _MOST_READ_OUTS = 9  # drawn; the table has all
 _MOST_PANELS = 8  # drawn; the table has all layers
-_COLOURS = {"network": ("var(--series-1)", "circle"), "recovered": ("var(--series-3)", "diamond")}
+_FRONT = (
+    Series(key="network", label="", colour="var(--series-1)", symbol="circle"),
+    Series(key="recovered", label="", colour="var(--series-3)", symbol="diamond"),
+)
 
 
 @dataclass(frozen=True)
@@ -89,19 +86,16 @@ def profile_baselines(profile: NoiseProfile) -> tuple[ProfileSeries, ...]:
 def standing(profile: NoiseProfile, levels: Sequence[int]) -> Standing | None:
     """Which baselines do better than the network, on average over the levels; None when the network's loss is unknown
     there."""
-    network = next((s for s in profile.series if s.name == "network"), None)
-    network_mean = None if network is None else _mean(network, levels)
-    if network_mean is None:
+    network = next((_mean(s, levels) for s in profile.series if s.name == "network"), None)
+    if network is None:
         return None
     places: dict[str, list[tuple[float, str]]] = {"better": [], "even": [], "worse": []}
     for series in profile_baselines(profile):
-        mean = _mean(series, levels)
-        if mean is None:
-            continue
-        difference, error = mean[0] - network_mean[0], Z95 * math.hypot(mean[1], network_mean[1])
-        kind = "even" if abs(difference) <= error else ("better" if difference < 0 else "worse")
-        places[kind].append((mean[0], series.label))
-    return Standing(*(tuple(text for _, text in sorted(places[kind])) for kind in ("better", "even", "worse")))
+        if (mean := _mean(series, levels)) is not None:
+            difference, error = mean[0] - network[0], Z95 * math.hypot(mean[1], network[1])
+            kind = "even" if abs(difference) <= error else ("better" if difference < 0 else "worse")
+            places[kind].append((mean[0], series.label))
+    return Standing(**{kind: tuple(text for _, text in sorted(entries)) for kind, entries in places.items()})
 
 
 def trained_levels(profile: NoiseProfile) -> list[int]:
@@ -135,12 +129,12 @@ def profile_finding(profile: NoiseProfile) -> str:
     if inside is None:
         return "The network's loss at fixed noise levels was not measured, or overflows"
     text = f"{_over_training(profile)} ({trained_text(profile)}) the network {_standing_text(inside)}"
-    last = max(range(len(profile.sigma)), key=lambda i: profile.sigma[i])
-    if profile.sigma[last] <= profile.trained[1]:
+    highest = max(profile.sigma)
+    if highest <= profile.trained[1]:
         return text
-    outside = standing(profile, [last])
-    beyond = f"beyond, at σ = {_level(profile.sigma[last])}, it"
-    return f"{text}; {beyond} {'overflows' if outside is None else _standing_text(outside)}"
+    outside = standing(profile, [profile.sigma.index(highest)])
+    beyond = "overflows" if outside is None else _standing_text(outside)
+    return f"{text}; beyond, at σ = {_level(highest)}, it {beyond}"
 
 
 def _over_training(profile: NoiseProfile) -> str:
@@ -161,31 +155,33 @@ def _standing_text(place: Standing) -> str:
 
 def recovered_sentence(profile: NoiseProfile) -> str:
     """Mean excess of the network and of the recovered algorithm over the levels of training; empty when unknown."""
-    named = {s.name: s for s in profile.series}
-    pairs = [_mean(named[name], trained_levels(profile)) for name in ("network", "recovered") if name in named]
-    if len(pairs) < 2 or pairs[0] is None or pairs[1] is None:
+    means = {s.name: (_mean(s, trained_levels(profile)), s.label) for s in profile.series}
+    (network, _), (other, label) = (means.get(name, (None, "")) for name in ("network", "recovered"))
+    if network is None or other is None:
         return ""
-    network, other = (estimate(*pair) for pair in pairs if pair is not None)
-    label = named["recovered"].label
-    return f"{_over_training(profile)} it is {network} for the network and {other} for the {label}."
+    said = f"{estimate(*network)} for the network and {estimate(*other)} for the {label}"
+    return f"{_over_training(profile)} it is {said}."
 
 
 def depth_profile_finding(profile: NoiseProfile) -> str:
     """Which layers raise the error, and at which noise levels."""
-    read_outs = [s for s in profile.series if s.name.startswith("layer-")]
-    raised: list[str] = []
+    read_outs = _read_outs(profile)
+    raised: dict[int, str] = {}
     for layer, (before, after) in enumerate(itertools.pairwise(read_outs)):
-        where = [sigma for i, sigma in enumerate(profile.sigma) if _above(after, before, i)]
-        if where:
-            raised.append(f"layer {layer} at {noise_text((min(where), max(where)))}")
+        if where := [sigma for i, sigma in enumerate(profile.sigma) if _above(after, before, i)]:
+            raised[layer] = noise_text((min(where), max(where)))
     if len(read_outs) < 2:
         return "The error of early read-outs was not measured"
     if not raised:
         return "No layer raises the error of its read-out at any noise level"
     if len(read_outs) == 2:
-        where = raised[0].removeprefix("layer 0 at ")
-        return f"The only layer makes the prediction worse than none at all at {where}"
-    return f"Read out early, the prediction can be worse than before the layer: {listed(raised, most=8)}"
+        return f"The only layer makes the prediction worse than none at all at {raised[0]}"
+    said = listed([f"layer {layer} at {where}" for layer, where in raised.items()], most=8)
+    return f"Read out early, the prediction can be worse than before the layer: {said}"
+
+
+def _read_outs(profile: NoiseProfile) -> list[ProfileSeries]:
+    return [s for s in profile.series if s.name.startswith("layer-")]
 
 
 def _above(after: ProfileSeries, before: ProfileSeries, i: int) -> bool:
@@ -199,11 +195,10 @@ def noise_text(noise: tuple[float, float]) -> str:
     return f"σ = {_level(low)}" if low == high else f"σ {low:.2g} to {high:.2g}"
 
 
-def _level_of(group: SpectralFilter) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Means over the bins of the network's filter and of ridge's, each with its standard error."""
-    count = len(group.bins)
-    error = sum(b.stderr or 0.0 for b in group.bins) / count
-    return (sum(b.filter for b in group.bins) / count, error), (sum(b.ridge for b in group.bins) / count, 0.0)
+def _level_of(group: SpectralFilter) -> Iterator[float]:
+    """Means over the bins: of the network's filter, its standard error and ridge's filter."""
+    for values in zip(*((b.filter, b.stderr or 0.0, b.ridge) for b in group.bins), strict=True):
+        yield sum(values) / len(values)
 
 
 def filter_finding(filters: Sequence[SpectralFilter]) -> str:
@@ -216,9 +211,9 @@ def filter_finding(filters: Sequence[SpectralFilter]) -> str:
     if len(groups) < 2:
         return f"What the last layer keeps of least squares differs from what ridge keeps {size}"
     apart = f"differs from it {size}"
-    (quiet, quiet_ridge), (loud, loud_ridge) = _level_of(groups[0]), _level_of(groups[-1])
-    change, error = quiet[0] - loud[0], math.hypot(quiet[1], loud[1])
-    expected = quiet_ridge[0] - loud_ridge[0]
+    quiet, quiet_error, quiet_ridge = _level_of(groups[0])
+    loud, loud_error, loud_ridge = _level_of(groups[-1])
+    change, error, expected = quiet - loud, math.hypot(quiet_error, loud_error), quiet_ridge - loud_ridge
     ends = f"between {noise_text(groups[0].noise)} and {noise_text(groups[-1].noise)}"
     if abs(change) <= Z95 * error:
         return (
@@ -233,22 +228,14 @@ def filter_finding(filters: Sequence[SpectralFilter]) -> str:
     return f"The filter of the last layer responds to the noise {share} times as strongly as ridge's, and {apart}"
 
 
-@section("profile", title="loss against the noise", where="noise")
-def profile(analysis: Analysis) -> Iterator[Section | Skipped]:
+@section("profile", title="loss against the noise", where="noise", part="regression")
+def profile(_: Analysis, regression: Regression) -> Section | Skipped:
     """Excess loss of the network, the recovered algorithm and every baseline against the true noise level."""
-    if analysis.regression is None:
-        return
-    noise = analysis.regression.profile
+    noise = regression.profile
     if not is_whole(noise):
-        yield Skipped("the losses at fixed noise levels are not finite")
-        return
-    series = {s.name: s for s in noise.series}
-    front = [
-        (Series(key=name, label=series[name].label, colour=colour, symbol=symbol), series[name])
-        for name, (colour, symbol) in _COLOURS.items()
-        if name in series
-    ]
-    baselines = profile_baselines(noise)
+        return Skipped("the losses at fixed noise levels are not finite")
+    named, baselines = {s.name: s for s in noise.series}, profile_baselines(noise)
+    front = [(replace(look, label=named[look.key].label), named[look.key]) for look in _FRONT if look.key in named]
     behind = [(baseline_series(s.name, s.label, [o.name for o in baselines]), s) for s in baselines]
     panel, remarks = _panel("profile", noise, behind, front)
     counts = spanned([str(min(noise.prompts)), str(max(noise.prompts))])
@@ -259,34 +246,25 @@ def profile(analysis: Analysis) -> Iterator[Section | Skipped]:
         f"{trained_text(noise)}, where the network was trained. Bars are 95 % intervals.{remarks} A ridge of one "
         f"penalty is the best prediction at one noise level, so its curve dips there. {recovered_sentence(noise)}"
     )
-    table = _table(noise, [s for _, s in (*front, *behind)])
-    legend = [series for series, _ in (*front, *behind)]
-    yield charted(
-        "profile", "Loss against the noise", profile_finding(noise), description, [panel], table, legend=legend
-    )
+    finding, table = profile_finding(noise), _table(noise, [s for _, s in (*front, *behind)])
+    legend = [look for look, _ in (*front, *behind)]
+    return charted("profile", "Loss against the noise", finding, description, [panel], table, legend=legend)
 
 
-@section("profile-depth", title="early read-outs against the noise", where="implicit")
-def depth_profile(analysis: Analysis) -> Iterator[Section | Skipped]:
-    if analysis.regression is None:
-        return
-    noise = analysis.regression.profile
-    read_outs = [s for s in noise.series if s.name.startswith("layer-")]
+@section("profile-depth", title="early read-outs against the noise", where="implicit", part="regression")
+def depth_profile(_: Analysis, regression: Regression) -> Section | Skipped:
+    noise, read_outs = regression.profile, _read_outs(regression.profile)
     if not is_whole(noise) or len(read_outs) < 2:
-        yield Skipped("it has no read-outs after single layers")
-        return
+        return Skipped("it has no read-outs after single layers")
     shown = thinned(read_outs, _MOST_READ_OUTS)
-    labels = [f"after {several(int(s.name.removeprefix('layer-')), 'layer')}" for s in shown]
-    lines = list(zip(ordered_series(labels, "layer-"), shown, strict=True))
-    panel, remarks = _panel("profile-depth", noise, [], lines)
+    legend = ordered_series([f"after {several(int(s.name.removeprefix('layer-')), 'layer')}" for s in shown], "layer-")
+    panel, remarks = _panel("profile-depth", noise, [], list(zip(legend, shown, strict=True)))
     description = (
         "The prediction is read out after every layer as if it were the last; otherwise as in the figure "
         f"beside the baselines. Bars are 95 % intervals.{remarks}"
     )
-    table = _table(noise, read_outs)
-    legend = [series for series, _ in lines]
-    title = "Early read-outs against the noise"
-    yield charted("profile-depth", title, depth_profile_finding(noise), description, [panel], table, legend=legend)
+    title, table = "Early read-outs against the noise", _table(noise, read_outs)
+    return charted("profile-depth", title, depth_profile_finding(noise), description, [panel], table, legend=legend)
 
 
 Lines = Sequence[tuple[Series, ProfileSeries]]
@@ -306,10 +284,9 @@ def _panel(name: str, noise: NoiseProfile, behind: Lines, front: Lines) -> tuple
         points = [
             Point(sigma, value, stderr, f"{label(series.label)}, σ = {sigma:.3g}: {estimate(value, stderr)}")
             for sigma, value, stderr in zip(noise.sigma, data.excess, data.stderr, strict=True)
-            if is_finite(value)
         ]
-        curves[series.label] = [replace(p, y=min(max(p.y, floor), ceiling)) for p in points]  # as drawn
         traces.append(curve(series, points, log=True, floor=floor, ceiling=ceiling, **look))
+        curves[series.label] = as_drawn(traces[-1])
     y = log_axis(_EXCESS, [*above, floor], dense=False)
     top = max(ceiling if any(v > ceiling for v in values) else 0, *above, 2 * floor)
     y["range"] = [math.log10(floor) - 0.05, math.log10(top) + 0.15]
@@ -320,12 +297,11 @@ def _panel(name: str, noise: NoiseProfile, behind: Lines, front: Lines) -> tuple
     spans = [(low, high)] if ranged else [(v - width, v + width) for v in noise.levels or (low,)]
     middle = sum(spans[0]) / 2 if len(spans) == 1 else spans[0][1]
     anchor = "center" if len(spans) == 1 and high > low else "left"
-    plot = layout(
-        axis("true noise σ (label units)", zeroline=False), y, shapes=[shaded(*span) for span in spans],
+    panel = plot(
+        name, traces, axis("true noise σ (label units)", zeroline=False), y, 420,
+        shapes=[shaded(*span) for span in spans], margin={"l": 8, "r": 12, "t": 26, "b": 8},
         annotations=[note("trained here", x=middle, xanchor=anchor, yref="paper", y=1, yanchor="bottom")],
-        margin={"l": 8, "r": 12, "t": 26, "b": 8},
     )  # fmt: skip
-    panel = Panel(name=name, title="", data=traces, layout=plot, height=420)
     return panel, remarks + coinciding(curves, log=True)
 
 
@@ -336,16 +312,13 @@ def _table(profile: NoiseProfile, series: Sequence[ProfileSeries]) -> Table:
     )
 
 
-@section("filters", title="what is kept of least squares", where="noise")
-def filters(analysis: Analysis) -> Iterator[Section | Skipped]:
+@section("filters", title="what is kept of least squares", where="noise", part="regression")
+def filters(_: Analysis, regression: Regression) -> Section | Skipped:
     """For every layer, what is kept of least squares by eigenvalue, for prompts of each noise, beside ridge's."""
-    if analysis.regression is None:
-        return
-    groups = analysis.regression.filters
+    groups = regression.filters
     layers = sorted({f.layer for f in groups if f.bins})
     if not layers:
-        yield Skipped("the implicit weights are not finite, or least squares is 0")
-        return
+        return Skipped("the implicit weights are not finite, or least squares is 0")
     noises = sorted({f.noise for f in groups})
     legend = ordered_series([f"network, {noise_text(noise)}" for noise in noises], "noise-")
     by_noise = dict(zip(noises, legend, strict=True))
@@ -356,9 +329,8 @@ def filters(analysis: Analysis) -> Iterator[Section | Skipped]:
         traces = [trace for f in of_layer for trace in _filter_traces(f, by_noise[f.noise])]
         title, values = "eigenvalue of Σ", [b.eigenvalue for f in of_layer for b in f.bins]
         x = log_axis(title, values, dense=False) if log else axis(title, rangemode="tozero", zeroline=False)
-        plot = layout(x, axis("share kept", zeroline=True, rangemode="tozero"))
-        name, where = f"filter-{layer}", f"after {several(layer, 'layer')}"
-        panels.append(Panel(name=name, title=where, data=traces, layout=plot, height=270))
+        y = axis("share kept", zeroline=True, rangemode="tozero")
+        panels.append(plot(f"filter-{layer}", traces, x, y, 270, f"after {several(layer, 'layer')}"))
     description = (
         "Along every eigen-direction of Σ, the share of the least-squares weights that the network's "
         "weights w keep: 1 is least squares, 0 is nothing. Dotted, in the same colour: ridge regression with the true "
@@ -368,9 +340,8 @@ def filters(analysis: Analysis) -> Iterator[Section | Skipped]:
         "layers run": "0.layer", "noise": lambda e: noise_text(e[0].noise), "eigenvalue": "1.eigenvalue:3",
         "share kept ± stderr": "1.filter:stderr", "ridge": "1.ridge:3", "R²": "0.r2:4",
     }  # fmt: skip
-    table = tabulate([(f, b) for f in groups for b in f.bins], columns)
-    title = "What is kept of least squares"
-    yield charted("filters", title, filter_finding(groups), description, panels, table, legend=legend, compact=True)
+    title, table = "What is kept of least squares", tabulate([(f, b) for f in groups for b in f.bins], columns)
+    return charted("filters", title, filter_finding(groups), description, panels, table, legend=legend, compact=True)
 
 
 def _filter_traces(f: SpectralFilter, series: Series) -> list[dict[str, Any]]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from interp.reports.numbers import DASH, estimate, is_finite, listed, number
-from interp.reports.plots import Point, axis, charted, label, layout, log_axis, marks
+from interp.reports.plots import Point, axis, charted, label, log_axis, marks, plot
 from interp.reports.registry import section
 from interp.reports.sections.losses import loss
 from interp.reports.tabulate import tabulate
-from interp.results import Analysis, OmegaEffect, Panel, Section, Series, Skipped
+from interp.results import Analysis, OmegaEffect, Panel, Regression, Section, Series, Skipped
 
 __all__ = ["diverges", "effect_text", "omega_finding"]
 
@@ -32,9 +32,8 @@ def diverges(analysis: Analysis, value: float | None, stderr: float | None) -> b
 
 
 def effect_text(analysis: Analysis, value: float | None, stderr: float | None) -> str:
-    if diverges(analysis, value, stderr):
-        return f"diverges ({estimate(value, stderr)})"
-    return estimate(value, stderr)
+    text = estimate(value, stderr)
+    return f"diverges ({text})" if diverges(analysis, value, stderr) else text
 
 
 def _name(effect: OmegaEffect) -> str:
@@ -47,12 +46,11 @@ def omega_finding(analysis: Analysis) -> str:
     if omegas is None or not whole:
         return "No ω was taken out"
     other = "" if omegas.family == analysis.verdict.algorithm else f" of the {omegas.family} algorithm fitted to it"
-    refitted = [e for e in whole if is_finite(e.worth)]
-    if not refitted:
+    ranked = sorted((e for e in whole if is_finite(e.worth)), key=lambda e: -(e.worth or 0.0))
+    if not ranked:
         costly = sorted((e for e in whole if is_finite(e.zeroed)), key=lambda e: -(e.zeroed or 0.0))
         costs = listed([f"{_name(e)} {effect_text(analysis, e.zeroed, e.zeroed_stderr)}" for e in costly], most=5)
         return f"Set to zero in all layers, the others left as they are, the ω{other} cost: {costs or DASH}"
-    ranked = sorted(refitted, key=lambda e: -(e.worth or 0.0))
     worths = listed([f"{_name(e)} {effect_text(analysis, e.worth, e.worth_stderr)}" for e in ranked], most=5)
     text = f"What each ω{other} is worth, by the squared error without it and the others refitted: {worths}"
     return text + _exaggeration(analysis, ranked)
@@ -75,29 +73,25 @@ def _clear(value: float | None, stderr: float | None) -> TypeGuard[float]:
     return is_finite(value) and value > 2 * (stderr or 0.0)
 
 
-@section("omegas", title="the worth of every ω", where="noise")
-def omegas(analysis: Analysis) -> Iterator[Section | Skipped]:
-    if analysis.regression is None:
-        return
-    removed = analysis.regression.omegas
+@section("omegas", title="the worth of every ω", where="noise", part="regression")
+def omegas(analysis: Analysis, regression: Regression) -> Section | Skipped:
+    removed = regression.omegas
     if not any(is_finite(e.zeroed) or is_finite(e.worth) for e in removed.effects):
-        yield Skipped("the recovered algorithm has no ω that could be taken out")
-        return
-    groups = [
-        ("in all layers at once", [e for e in removed.effects if e.layer is None]),
-        ("in one layer", [e for e in removed.effects if e.layer is not None]),
-    ]
+        return Skipped("the recovered algorithm has no ω that could be taken out")
+    groups = {
+        "in all layers at once": [e for e in removed.effects if e.layer is None],
+        "in one layer": [e for e in removed.effects if e.layer is not None],
+    }
     skipped = f" {removed.note[:1].upper()}{removed.note[1:]}." if removed.note else ""
     gain = (
         f" Fitting all of them to the task changes it by {estimate(removed.refitted, removed.refitted_stderr)}; worth "
         "is counted from there."
-        if is_finite(removed.refitted)
-        else ""
     )
     description = (
         f"How much the squared error of the {removed.family} algorithm rises when an ω is taken out, on "
         f"{removed.prompts} prompts. Zeroing alone can say more or less than an ω is worth, because the other "
-        f"coefficients were fitted together with it: its worth is counted with the others fitted anew.{gain} Nothing "
+        f"coefficients were fitted together with it: its worth is counted with the others fitted anew."
+        f"{gain if is_finite(removed.refitted) else ''} Nothing "
         f"taken out, the error is {estimate(removed.excess, removed.excess_stderr)} above the best possible. Bars are "
         "95 % intervals; triangles at the left are values too small for the axis or not above 0, triangles at the "
         f"right diverge: a few prompts explode, and the mean is no number to rely on.{skipped}"
@@ -106,10 +100,11 @@ def omegas(analysis: Analysis) -> Iterator[Section | Skipped]:
         f"{key} ± stderr": lambda e, k=key: effect_text(analysis, getattr(e, k), getattr(e, f"{k}_stderr"))
         for key in ("zeroed", "refitted", "worth")
     }
-    panels = [_panel(analysis, f"omegas-{i}", title, effects) for i, (title, effects) in enumerate(groups) if effects]
+    named = enumerate(groups.items())
+    panels = [_panel(analysis, f"omegas-{i}", title, effects) for i, (title, effects) in named if effects]
     table = tabulate(removed.effects, columns)
     legend = [s for s in (_ZEROED, _WORTH) if any(is_finite(getattr(e, s.key)) for e in removed.effects)]
-    yield charted("omegas", "The worth of every ω", omega_finding(analysis), description, panels, table, legend=legend)
+    return charted("omegas", "The worth of every ω", omega_finding(analysis), description, panels, table, legend=legend)
 
 
 def _tick(effect: OmegaEffect) -> str:
@@ -120,11 +115,10 @@ def _tick(effect: OmegaEffect) -> str:
 def _panel(analysis: Analysis, name: str, title: str, effects: Sequence[OmegaEffect]) -> Panel:
     """One row per effect, on a log axis."""
     values = {
-        series.key: [
-            (k, e, value, stderr)
+        series: [
+            (k, e, value, getattr(e, f"{series.key}_stderr"))
             for k, e in enumerate(effects)
-            for value, stderr in [(getattr(e, series.key), getattr(e, f"{series.key}_stderr"))]
-            if is_finite(value)
+            if is_finite(value := getattr(e, series.key))
         ]
         for series in (_ZEROED, _WORTH)
     }
@@ -132,11 +126,11 @@ def _panel(analysis: Analysis, name: str, title: str, effects: Sequence[OmegaEff
     largest = max(stable, default=1.0)
     left, right = min((v for v in stable if v > _LEAST * largest), default=largest) / 2, 3 * largest
     traces = []
-    for series in (_ZEROED, _WORTH):
-        beyond = [diverges(analysis, v, error) for _, _, v, error in values[series.key]]
+    for series, rows in values.items():
+        beyond = [diverges(analysis, v, error) for _, _, v, error in rows]
         points = [
             Point(k, 2 * right if far else v, error, f"{_tick(e)}, {series.label}: {effect_text(analysis, v, error)}")
-            for far, (k, e, v, error) in zip(beyond, values[series.key], strict=True)
+            for far, (k, e, v, error) in zip(beyond, rows, strict=True)
         ]
         if points:
             trace = marks(series, points, log=True, floor=left, ceiling=right, size=10, sideways=True)
@@ -144,6 +138,6 @@ def _panel(analysis: Analysis, name: str, title: str, effects: Sequence[OmegaEff
             traces.append(trace | words | {"mode": "markers+text", "textfont": {"color": series.colour, "size": 12}})
     x = log_axis("rise of the squared error (label²)", [left, right], dense=False)
     x["range"] = [math.log10(left) - 0.1, math.log10(right) + 0.1]
-    ticks = {"tickvals": list(range(len(effects))), "ticktext": [_tick(e) for e in effects]}
+    ticks = {"tickvals": list(range(len(effects))), "ticktext": list(map(_tick, effects))}
     y = axis("", range=[len(effects) - 0.5, -0.5], zeroline=False, **ticks)
-    return Panel(name=name, title=title, data=traces, layout=layout(x, y), height=90 + 28 * max(len(effects), 3))
+    return plot(name, traces, x, y, 90 + 28 * max(len(effects), 3), title)

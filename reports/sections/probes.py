@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,20 +12,21 @@ from interp.reports.plots import (
     Point,
     axis,
     bounded,
+    charted,
     curve,
     heat_map,
     label,
     layer_axis,
-    layout,
     log_axis,
     ordered_series,
+    plot,
     spans_decades,
 )
 from interp.reports.probe_scores import (
     CONTROLS,
     ProbeGroup,
+    above,
     above_all,
-    above_untrained,
     beside_controls,
     depth_finding,
     depth_text,
@@ -40,12 +41,13 @@ from interp.reports.probe_scores import (
 )
 from interp.reports.registry import GROUPS, section
 from interp.reports.tabulate import points, tabulate
-from interp.results import Analysis, Figure, Panel, ProbeReport, ProbeScore, Section, Series, Skipped, Table
+from interp.results import Analysis, Panel, ProbeReport, ProbeScore, Section, Series, Skipped, Table
 
 __all__ = ["probe_parts", "probe_report_sections"]
 
 _LOWEST = -0.25  # R^2 below it is drawn at the edge
 _GREEK = {"lambda": "λ", "sigma": "σ", "tau": "τ", "Sigma": "Σ"}
+_SHORT = ("target", "layers run", "R² [95 %]", "above untrained", "inputs", "shuffled")  # columns in a terminal
 _NETWORK = Series(key="network", label="the network", colour="var(--series-1)", symbol="circle")
 
 
@@ -77,35 +79,28 @@ def score_table(scores: Sequence[ProbeScore]) -> Table:
     for name in CONTROLS:
         columns[name] = lambda s, name=name: number(s.control.get(name), 3)
         columns[f"above {name}"] = lambda s, name=name: gap_text(s, name) if name in s.control else DASH
-    return tabulate(scores, columns | {"mean squared error": "mse"}, marked=above_untrained)
+    return tabulate(scores, columns | {"mean squared error": "mse"}, marked=lambda s: above(s, "untrained"))
 
 
 @section("probes", title="probes", where="probes")
-def probes(analysis: Analysis) -> Iterator[Section | Skipped]:
-    yield from probe_parts(analysis.probes) or (Skipped("no probes were run"),)
+def probes(analysis: Analysis) -> tuple[Section, ...] | Skipped:
+    return probe_parts(analysis.probes) or Skipped("no probes were run")
 
 
 def probe_parts(scores: Sequence[ProbeScore]) -> tuple[Section, ...]:
     """For every kind of probe a map and curves against depth and, where there are several, against position."""
     made: list[Section] = []
     for index, group in enumerate(probe_groups(scores)):
-        name, place = f"probe-{index}", group.place
+        name, place, several = f"probe-{index}", group.place, len(group.positions) > 1
         if group.protocol != "sound":
-            figure = _published(name, group)
-            title = f"As published ({group.protocol}), from {place}: mean squared errors"
-            made.append(Section(name=name, title=title, figure=figure, table=_by_position(group, "mse")))
+            made.append(_published(name, group))
             if not group.compared:
                 continue
-        figure, several = _map(f"{name}-map", group), len(group.positions) > 1
-        table = _by_position(group, "r2") if several else None
-        made.append(Section(name=figure.name, title=f"Read from {place}", figure=figure, table=table))
-        figure = _against_depth(f"{name}-depth", group)
-        short = figure.table.only("target", "layers run", "R² [95 %]", "above untrained", "inputs", "shuffled")
+        made.append(_map(f"{name}-map", group))
         title = f"By depth, from {place}, at {where_text(group.last, group.kind)}"
-        made.append(Section(name=figure.name, title=title, figure=figure, table=short))
+        made.append(_against_depth(f"{name}-depth", title, group))
         if several:
-            figure = _against_position(f"{name}-position", group)
-            made.append(Section(name=figure.name, title=f"By position, from {place}", figure=figure))
+            made.append(_against_position(f"{name}-position", f"By position, from {place}", group))
     return tuple(made)
 
 
@@ -141,14 +136,13 @@ def _greek(formula: str) -> str:
 # --- maps -----------------------------------------------------------------------------------------------------------
 
 
-def _map(name: str, group: ProbeGroup) -> Figure:
+def _map(name: str, group: ProbeGroup) -> Section:
     several = len(group.positions) > 1
     narrow = len(group.positions) > 4 if several else len(group.layers) > 6  # cells have no room for numbers
     layers, at = ("layers run", [str(layer) for layer in group.layers]), group.scores.get
     if several:
         tokens = ("token", ["query" if p is None else str(p) for p in group.positions])
-        height = 110 + 26 * max(len(group.layers), 3)
-        panels = []
+        height, panels = 110 + 26 * max(len(group.layers), 3), []
         for i, target in enumerate(group.targets):
             rows = [[at((target, layer, p)) for p in group.positions] for layer in group.layers]
             panels.append(_heat(f"{name}-{i}", rows, tokens, layers, narrow, height, title=target, downwards=False))
@@ -163,30 +157,22 @@ def _map(name: str, group: ProbeGroup) -> Figure:
         f"same {few}, which the table has too: from fewer prompts less is read."
     )
     words = target_words(group.targets)
-    return Figure(
-        name=name,
-        finding=probe_finding(group),
-        description=f"R² on prompts that the probe has not seen{many}; 0 layers: the input. "
+    description = (
+        f"R² on prompts that the probe has not seen{many}; 0 layers: the input. "
         f"{'With a dot' if narrow else 'In brackets'}: not clearly above all its controls, so it says nothing of what "
         f"training put there. A blank cell has no score.{fewer if few is not None else ''}"
-        f"{f' Targets: {words}.' if words else ''}",
-        panels=tuple(panels),
-        legend=(),
-        table=score_table(group.in_order()),
-        compact=several,
-        scale=("R²: 0 or below", "1"),
+        f"{f' Targets: {words}.' if words else ''}"
     )
+    return charted(
+        name, f"Read from {group.place}", probe_finding(group), description, panels, score_table(group.in_order()),
+        compact=several, scale=("R²: 0 or below", "1"), short=_by_position(group, "r2") if several else None,
+    )  # fmt: skip
 
 
 def _heat(
-    name: str,
-    rows: Sequence[Sequence[ProbeScore | None]],
-    columns: tuple[str, list[str]],
-    names: tuple[str, list[str]],
-    narrow: bool,
-    height: int,
-    **more: Any,
-) -> Panel:
+    name: str, rows: Sequence[Sequence[ProbeScore | None]], columns: tuple[str, list[str]],
+    names: tuple[str, list[str]], narrow: bool, height: int, **more: Any,
+) -> Panel:  # fmt: skip
     def cell(score: ProbeScore | None) -> str:
         if score is None or not is_finite(score.r2):
             return ""
@@ -219,7 +205,7 @@ def _by_position(group: ProbeGroup, field: Literal["r2", "mse"]) -> Table:
 # --- curves ---------------------------------------------------------------------------------------------------------
 
 
-def _against_depth(name: str, group: ProbeGroup) -> Figure:
+def _against_depth(name: str, title: str, group: ProbeGroup) -> Section:
     """At the position with the most context."""
     panels, shown = [], []
     for i, target in enumerate(group.targets):
@@ -227,10 +213,11 @@ def _against_depth(name: str, group: ProbeGroup) -> Figure:
             depths = layer_axis([s.layer for s in scores], "layers run")
             panels.append(_curves(f"{name}-{i}", target, [(s.layer, s) for s in scores], depths))
         shown += scores
-    return _curve_figure(name, depth_finding(group), panels, shown, "the layers run; 0 is the input")
+    made = _curve_section(name, title, depth_finding(group), panels, shown, "the layers run; 0 is the input")
+    return replace(made, table=score_table(shown).only(*_SHORT))
 
 
-def _against_position(name: str, group: ProbeGroup) -> Figure:
+def _against_position(name: str, title: str, group: ProbeGroup) -> Section:
     """After the last layer."""
     last, panels, shown = group.layers[-1], [], []
     x = axis("token (context length)", zeroline=False)
@@ -239,29 +226,26 @@ def _against_position(name: str, group: ProbeGroup) -> Figure:
         places = [(s.position, s) for s in scores if s.position is not None]
         panels.append(_curves(f"{name}-{i}", target, places, x))
         shown += scores
-    return _curve_figure(name, growth_finding(group), panels, shown, f"the number of tokens seen, {depth_text(last)}")
+    against = f"the number of tokens seen, {depth_text(last)}"
+    return _curve_section(name, title, growth_finding(group), panels, shown, against)
 
 
-def _curve_figure(
-    name: str, finding: str, panels: Sequence[Panel], shown: Sequence[ProbeScore], against: str
-) -> Figure:
+def _curve_section(
+    name: str, title: str, finding: str, panels: Sequence[Panel], shown: Sequence[ProbeScore], against: str
+) -> Section:
     few = paired_prompts(shown)
     same = f", all on the same {few} prompts; the first R² of the table is on all prompts" if few is not None else ""
     lost = any(is_finite(r2 := beside_controls(s)[0]) and r2 < 0 for s in shown)
     remarks = " In that difference an R² below 0 counts as 0." if lost else ""
     remarks += f" Triangles at the lower edge are below {_LOWEST}." if min(_scores(shown), default=0) < _LOWEST else ""
-    return Figure(
-        name=name,
-        finding=finding,
-        description=f"Held-out R² against {against}, beside the same probe on untrained models of the same shape "
+    description = (
+        f"Held-out R² against {against}, beside the same probe on untrained models of the same shape "
         f"(their mean), on the inputs alone and on targets of other prompts{same}. Bars are 95 % intervals over "
         "sequences. What counts is the difference to the controls; under each title: to untrained models, at the last "
-        f"point, with an interval that also covers how much they differ.{remarks}",
-        panels=tuple(panels),
-        legend=(_NETWORK, *(CONTROLS[key] for key in CONTROLS if any(is_finite(s.control.get(key)) for s in shown))),
-        table=score_table(shown),
-        compact=True,
+        f"point, with an interval that also covers how much they differ.{remarks}"
     )
+    legend = (_NETWORK, *(CONTROLS[key] for key in CONTROLS if any(is_finite(s.control.get(key)) for s in shown)))
+    return charted(name, title, finding, description, panels, score_table(shown), legend=legend, compact=True)
 
 
 def _scores(scores: Sequence[ProbeScore]) -> list[float]:
@@ -280,15 +264,13 @@ def _curves(name: str, target: str, places: Sequence[tuple[int, ProbeScore]], x:
         if seen:
             looks: dict[str, Any] = {"dash": series.dash, "marked": key != "inputs", "width": 1.5, "size": 6}
             traces.append(curve(series, seen, floor=_LOWEST, **looks))
-    seen = [Point(at, r2, ends, _said(s)) for at, s in places for r2, ends in [beside_controls(s)] if is_finite(r2)]
-    traces.append(curve(_NETWORK, seen, floor=_LOWEST))
+    traces.append(curve(_NETWORK, [Point(at, *beside_controls(s), _said(s)) for at, s in places], floor=_LOWEST))
     gap = f"above untrained: {gap_text(places[-1][1], 'untrained')}" if places else ""
     lowest = max(min(_scores([s for _, s in places]), default=0.0), _LOWEST)
-    plot = layout(x, bounded("R²", lowest))
-    return Panel(name=name, title=target, subtitle=gap, data=traces, layout=plot, height=220)
+    return plot(name, traces, x, bounded("R²", lowest), 220, target, gap)
 
 
-def _published(name: str, group: ProbeGroup) -> Figure:
+def _published(name: str, group: ProbeGroup) -> Section:
     """Mean squared errors by position (or layer), as a paper plots them: no controls, no split."""
     places = [p for p in group.positions if p is not None]
     along = len(places) > 1
@@ -304,18 +286,17 @@ def _published(name: str, group: ProbeGroup) -> Figure:
         ]
         x = axis("token (context length)", zeroline=False) if along else layer_axis(group.layers, "layers run")
         y = log_axis(title, errors, dense=False) if log else axis(title, rangemode="tozero")
-        panels.append(Panel(name=f"{name}-{i}", title=target, data=traces, layout=layout(x, y), height=240))
-    return Figure(
-        name=name,
-        finding=published_finding(group),
-        description="Scored as the paper scores it, on what was fitted, to compare with its figures; it does not say "
+        panels.append(plot(f"{name}-{i}", traces, x, y, 240, target))
+    description = (
+        "Scored as the paper scores it, on what was fitted, to compare with its figures; it does not say "
         "whether a network is needed for it. R² in the table is of prompts that the fit has not seen. The notes name "
-        "the weaknesses of the protocol.",
-        panels=tuple(panels),
-        legend=tuple(legend) if along else (),
-        table=score_table(group.in_order()),
-        compact=True,
+        "the weaknesses of the protocol."
     )
+    title = f"As published ({group.protocol}), from {group.place}: mean squared errors"
+    return charted(
+        name, title, published_finding(group), description, panels, score_table(group.in_order()),
+        legend=legend if along else (), compact=True, short=_by_position(group, "mse"),
+    )  # fmt: skip
 
 
 def _errors(scores: Sequence[ProbeScore], along: str) -> list[Point]:

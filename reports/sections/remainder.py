@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from interp.reports.numbers import (
     DASH,
-    Interval,
     at_least,
     at_most,
     interval,
@@ -15,13 +14,14 @@ from interp.reports.numbers import (
     layers_named,
     number,
     percent,
+    spanned,
 )
-from interp.reports.plots import HOVER, Point, axis, bounded, charted, heat_map, layer_axis, layout, marks
+from interp.reports.plots import HOVER, Point, axis, bounded, charted, heat_map, layer_axis, marks, plot
 from interp.reports.registry import section
 from interp.reports.sections.families import chosen_family
 from interp.reports.sections.losses import stand_in
-from interp.reports.tabulate import tabulate
-from interp.results import Analysis, Panel, Remainder, Section, Series, Skipped
+from interp.reports.tabulate import points, tabulate
+from interp.results import Analysis, Layer, Panel, Regression, Remainder, Section, Series, Skipped
 
 __all__ = ["remainder_finding", "remainder_sentences", "split_finding", "unexplained_sentence", "where_it_lies"]
 
@@ -49,38 +49,37 @@ _SECOND = (
 
 
 def split_finding(analysis: Analysis) -> str:
-    live = [layer for layer in analysis.layers if is_finite(layer.split.block_scalar)]
+    live = _live(analysis)
     if not live:
         return "No layer has weights that reach the output"
     least = min(live, key=lambda layer: layer.split.block_scalar or 0.0)
     what = "block-scalar maps account" if analysis.sequences is not None else "the four ω account"
-    broken = percent(least.split.residual)
+    subject, share = what[0].upper() + what[1:], percent(least.split.block_scalar)
+    broken = f"{percent(least.split.residual)} breaks the rotation symmetry"
     if len(live) == 1:
-        share = percent(least.split.block_scalar)
-        subject = f"{what[0].upper()}{what[1:]}"
-        return f"{subject} for {share} of the weights of the layer; {broken} breaks the rotation symmetry"
-    if (least.split.block_scalar or 0.0) < 0.9:
-        return (
-            f"Layer {least.index} is the least regular: {what} for {percent(least.split.block_scalar)} of "
-            f"its weights, and {broken} breaks the rotation symmetry"
-        )
+        return f"{subject} for {share} of the weights of the layer; {broken}"
+    if (least.split.block_scalar or 0.0) < REGULAR:
+        return f"Layer {least.index} is the least regular: {what} for {share} of its weights, and {broken}"
     most = at_most(max(layer.split.residual or 0.0 for layer in live))
     return (
-        f"{what[0].upper()}{what[1:]} for {at_least(least.split.block_scalar)} of the weights of every layer; "
+        f"{subject} for {at_least(least.split.block_scalar)} of the weights of every layer; "
         f"{most} breaks the rotation symmetry"
     )
 
 
+def _live(analysis: Analysis) -> list[Layer]:
+    return [layer for layer in analysis.layers if is_finite(layer.split.block_scalar)]
+
+
 def unexplained_sentence(analysis: Analysis) -> str:
     """What the algorithm does not predict; empty when it was not measured."""
-    verdict = analysis.verdict
+    verdict, who = analysis.verdict, f"The {stand_in(analysis)} leaves"
     if verdict.fidelity is None:
         return ""
-    left = percent(1 - verdict.fidelity)
-    who = f"The {stand_in(analysis)} leaves"
     if "rounding" in interval(verdict.fidelity, verdict.fidelity_ci):
         return f"{who} nothing of the network's predictions unexplained, to rounding"
-    return f"{who} {left.replace('<', 'less than')} of the variance of the network's predictions unexplained"
+    left = percent(1 - verdict.fidelity).replace("<", "less than")
+    return f"{who} {left} of the variance of the network's predictions unexplained"
 
 
 @dataclass(frozen=True)
@@ -97,45 +96,36 @@ def block_share(entry: Remainder) -> Mapping[tuple[str, str], float]:
 
 
 def where_it_lies(entry: Remainder) -> Place | None:
-    shares = block_share(entry)
-    if not shares:
-        return None
-    key = max(shares, key=lambda k: shares[k])
-    return Place(BLOCKS[key], shares[key])
+    share, key = max(((v, k) for k, v in block_share(entry).items()), key=lambda pair: pair[0], default=(0.0, None))
+    return None if key is None else Place(BLOCKS[key], share)
 
 
 def remainder_finding(analysis: Analysis) -> str:
     """What share of the weights and of the behaviour the four omegas carry, where they do not carry nearly all."""
-    live = [layer for layer in analysis.layers if is_finite(layer.split.block_scalar)]
-    if not live:
+    shares = {layer.index: layer.split.block_scalar or 0.0 for layer in _live(analysis)}
+    if not shares:
         return "No layer has weights that reach the output"
-    shares = {layer.index: layer.split.block_scalar or 0.0 for layer in live}
     behaviour = _behaviour(analysis)
     irregular = [i for i, share in shares.items() if share < REGULAR]
     if not irregular:
         least = min(shares.values())
-        held = (
-            f"{at_least(least)} of the weights of every layer" if len(live) > 1 else f"{percent(least)} of the weights"
-        )
+        held = f"{at_least(least)} of the weights of every layer"
+        held = held if len(shares) > 1 else f"{percent(least)} of the weights"
         return f"The four ω carry {held}{behaviour and ', and ' + behaviour}"
-    low, high = (percent(f(shares[i] for i in irregular)) for f in (min, max))
-    held = low if low == high else f"{low} to {high}"
+    held = spanned([percent(f(shares[i] for i in irregular)) for f in (min, max)])
     surprising = chosen_family(analysis) is not None and analysis.verdict.algorithm in _OMEGA_FAMILIES
     only, link = ("only ", ", and yet ") if surprising else ("", ", and ")
     return f"The four ω carry {only}{held} of the weights of {layers_named(irregular)}{behaviour and link + behaviour}"
 
 
-def _diag(analysis: Analysis) -> tuple[float, tuple[float | None, float | None]] | None:
+def _behaviour(analysis: Analysis) -> str:
     """Fidelity of the best algorithm that has omegas only: the chosen one, or diag."""
     chosen = chosen_family(analysis)
-    names = (chosen.name,) if chosen is not None and chosen.name in _OMEGA_FAMILIES else ("diag",)
-    family = next((f for f in analysis.families if f.name in names), None)
-    return None if family is None or not is_finite(family.fidelity) else (family.fidelity, family.fidelity_ci)
-
-
-def _behaviour(analysis: Analysis) -> str:
-    live = _diag(analysis)
-    return "" if live is None else f"refitted they predict what the network predicts to R² = {interval(*live)}"
+    name = chosen.name if chosen is not None and chosen.name in _OMEGA_FAMILIES else "diag"
+    family = next((f for f in analysis.families if f.name == name), None)
+    if family is None or not is_finite(family.fidelity):
+        return ""
+    return f"refitted they predict what the network predicts to R² = {interval(family.fidelity, family.fidelity_ci)}"
 
 
 def remainder_sentences(analysis: Analysis) -> Iterator[str]:
@@ -153,29 +143,26 @@ def remainder_sentences(analysis: Analysis) -> Iterator[str]:
 
 
 @section("unexplained", title="what the algorithm does not predict", where="left")
-def unexplained(analysis: Analysis) -> Iterator[Section]:
-    if sentence := unexplained_sentence(analysis):
-        yield Section(name="unexplained", title="What the algorithm does not predict", finding=sentence)
+def unexplained(analysis: Analysis) -> Section | None:
+    finding = unexplained_sentence(analysis)
+    return (
+        Section(name="unexplained", title="What the algorithm does not predict", finding=finding) if finding else None
+    )
 
 
-@section("remainder", title="what the layers hold beside the ω", where="left")
-def remainder(analysis: Analysis) -> Iterator[Section | Skipped]:
+@section("remainder", title="what the layers hold beside the ω", where="left", part="regression")
+def remainder(analysis: Analysis, regression: Regression) -> Section | Skipped:
     """Layer by layer: what share of the weights and of the behaviour the omegas carry, and where the rest lies."""
-    if analysis.regression is None:
-        return
-    entries = analysis.regression.remainder
+    entries = regression.remainder
     if not any(is_finite(entry.energy) for entry in entries):
-        yield Skipped("the layers have no say in the prediction, or their weights overflow")
-        return
+        return Skipped("the layers have no say in the prediction, or their weights overflow")
     shares = {layer.index: layer.split.block_scalar for layer in analysis.layers}
     blocks = list(_blocks(entries))
-    sentences = tuple(remainder_sentences(analysis))
     description = (
-        f"{'First: t' if blocks else 'T'}"
-        "he share of a layer's weight energy in the four ω, and R² of the predictions against the network's when this "
-        "one layer is replaced by four ω with their output-weighted values, or by its weights without what is neither "
-        "ω nor trace. Bars are 95 % intervals; a triangle at the lower edge is an R² below "
-        f"{_LOWEST}.{_SECOND if blocks else ''}"
+        f"{'First: t' if blocks else 'T'}he share of a layer's weight energy in the four ω, and R² of the predictions "
+        "against the network's when this one layer is replaced by four ω with their output-weighted values, or by its "
+        "weights without what is neither ω nor trace. Bars are 95 % intervals; a triangle at the lower edge is an R² "
+        f"below {_LOWEST}.{_SECOND if blocks else ''}"
     )
     columns = {
         "layer": "layer", "weights in ω": lambda e: percent(shares.get(e.layer)),
@@ -184,12 +171,10 @@ def remainder(analysis: Analysis) -> Iterator[Section | Skipped]:
         "first five directions": lambda e: ", ".join(map(percent, e.leading or ())) or DASH,
         "where it lies": lambda e: _largest(e) or e.why or DASH,
     }  # fmt: skip
-    panels = (_shares(entries, shares), *blocks)
-    table = tabulate(entries, columns)
-    legend = (_WEIGHTS, _OMEGAS, _PROJECTED)
-    title = "What the layers hold beside the ω"
-    finding = remainder_finding(analysis)
-    yield charted("remainder", title, finding, description, panels, table, legend=legend, remarks=sentences)
+    panels, table = (_shares(entries, shares), *blocks), tabulate(entries, columns)
+    title, finding = "What the layers hold beside the ω", remainder_finding(analysis)
+    legend, remarks = (_WEIGHTS, _OMEGAS, _PROJECTED), tuple(remainder_sentences(analysis))
+    return charted("remainder", title, finding, description, panels, table, legend=legend, remarks=remarks)
 
 
 def _largest(entry: Remainder) -> str:
@@ -198,27 +183,21 @@ def _largest(entry: Remainder) -> str:
 
 
 def _shares(entries: Sequence[Remainder], shares: Mapping[int, float | None]) -> Panel:
-    values: dict[str, list[tuple[int, float | None, Interval]]] = {
-        "weights": [(e.layer, shares.get(e.layer), (None, None)) for e in entries],
-        "omegas": [(e.layer, e.omega_fidelity, e.omega_ci) for e in entries],
-        "projected": [(e.layer, e.projected_fidelity, e.projected_ci) for e in entries],
-    }
-    said = {
-        "weights": "weights in the four ω:",
-        "omegas": "four ω in its place: R² =",
-        "projected": "rest taken out: R² =",
-    }
-    data = []
-    for aside, series in zip((-0.16, 0.0, 0.16), (_WEIGHTS, _OMEGAS, _PROJECTED), strict=True):
-        text = percent if series is _WEIGHTS else None
-        points = [
-            Point(i, v, ends, f"layer {i}, {said[series.key]} {text(v) if text else interval(v, ends)}")
-            for i, v, ends in values[series.key]
-            if is_finite(v)
-        ]
-        data.append(marks(series, points, floor=_LOWEST, aside=aside, size=9))
-    plot = layout(layer_axis([entry.layer for entry in entries], "layer"), bounded("share, or R²", _LOWEST))
-    return Panel(name="remainder-shares", title="what the four ω carry", data=data, layout=plot, height=340)
+    weights = [
+        Point(e.layer, share, None, f"layer {e.layer}, weights in the four ω: {percent(share)}")
+        for e in entries
+        for share in [shares.get(e.layer)]
+    ]
+    omegas, projected = (
+        points(entries, "layer", field, lambda e, r2, what=what: f"layer {e.layer}, {what}: R² = {r2}")
+        for field, what in (
+            ("omega_fidelity:omega_ci", "four ω in its place"), ("projected_fidelity:projected_ci", "rest taken out"),
+        )
+    )  # fmt: skip
+    series = ((_WEIGHTS, weights, -0.16), (_OMEGAS, omegas, 0.0), (_PROJECTED, projected, 0.16))
+    data = [marks(look, drawn, floor=_LOWEST, aside=aside, size=9) for look, drawn, aside in series]
+    x, y = layer_axis([entry.layer for entry in entries], "layer"), bounded("share, or R²", _LOWEST)
+    return plot("remainder-shares", data, x, y, 340, "what the four ω carry")
 
 
 def _blocks(entries: Sequence[Remainder]) -> Iterator[Panel]:
@@ -258,10 +237,10 @@ def _short(share: float | None) -> str:
 
 
 @section("split", title="where the weight energy is", where="left")
-def split(analysis: Analysis) -> Iterator[Section]:
+def split(analysis: Analysis) -> Section | None:
     layers = [layer for layer in analysis.layers if layer.split.residual is not None]
     if not layers:
-        return
+        return None
     parts = _PARTS if any(layer.omega for layer in layers) else (replace(_PARTS[0], label="block-scalar"), *_PARTS[1:])
     data = [
         {
@@ -272,14 +251,12 @@ def split(analysis: Analysis) -> Iterator[Section]:
         }
         for part in parts
     ]  # fmt: skip
-    x = layer_axis([layer.index for layer in analysis.layers], "layer")
-    plot = layout(x, axis("share of ‖K‖² (%)", range=[0, 101]), barmode="stack", bargap=0.6)
-    columns = {part.label: lambda layer, key=part.key: percent(getattr(layer.split, key)) for part in parts}
-    table = tabulate(analysis.layers, {"layer": "index", **columns})
+    x, y = layer_axis([layer.index for layer in analysis.layers], "layer"), axis("share of ‖K‖² (%)", range=[0, 101])
+    panels = [plot("split", data, x, y, 250, barmode="stack", bargap=0.6)]
+    table = tabulate(analysis.layers, {"layer": "index"} | {part.label: f"split.{part.key}:%" for part in parts})
     description = (
         "Energy is the squared size ‖K‖² of K, what the heads of a layer add up to; only its entries that "
         "can reach the output count."
     )
-    panel = Panel(name="split", title="", data=data, layout=plot, height=250)
-    title = "Where the weight energy is"
-    yield charted("split", title, split_finding(analysis), description, [panel], table, legend=parts, short=table)
+    title, finding = "Where the weight energy is", split_finding(analysis)
+    return charted("split", title, finding, description, panels, table, legend=parts, short=table)

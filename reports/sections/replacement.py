@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, percent
-from interp.reports.plots import Point, axis, charted, curve, label, layer_axis, layout, log_axis, marks
+from interp.reports.numbers import Z95, estimate, interval, is_finite, layers_named, number, percent, several
+from interp.reports.plots import Point, axis, charted, curve, label, layer_axis, log_axis, marks, plot
 from interp.reports.registry import section
 from interp.reports.sections.losses import loss, stand_in
-from interp.reports.tabulate import tabulate
-from interp.results import Absorption, Analysis, Interpolation, LayerSwap, Outcome, Panel, Section, Series
+from interp.reports.tabulate import points, tabulate
+from interp.results import Absorption, Analysis, Interpolation, LayerSwap, Outcome, Section, Series
 
 __all__ = ["AGREES", "absorption_finding", "change_text", "interpolation_finding", "stands_in", "swap_finding"]
 
@@ -51,35 +51,29 @@ def swap_finding(analysis: Analysis) -> str:
     swaps = analysis.evidence.swaps
     if not swaps:
         return "No layer was replaced"
-    good = [s for s in swaps if stands_in(s.swapped)]
-    bad = [s for s in swaps if not stands_in(s.swapped)]
-    what = f"the {stand_in(analysis)}'s"
+    who = stand_in(analysis)
+    good = [s.layer for s in swaps if stands_in(s.swapped)]
+    bad = [s for s in swaps if s.layer not in good]
+    if not bad and all(_unchanged(s.swapped) for s in swaps):
+        return f"Each layer can be replaced by the {who}'s with no change but rounding{_control(swaps)}"
     if not bad:
-        if all(_unchanged(s.swapped) for s in swaps):
-            text = f"Each layer can be replaced by {what} with no change but rounding"
-        else:
-            text = f"Each layer alone can be replaced by {what}: predictions stay within 1 % of the network's"
-        return text + _control(swaps)
+        within = "predictions stay within 1 % of the network's"
+        return f"Each layer alone can be replaced by the {who}'s: {within}{_control(swaps)}"
     where = layers_named([s.layer for s in bad])
     rises = [s.swapped.change for s in bad if is_finite(s.swapped.change)]
     much = f" (the error rises by up to {_size(max(rises))})" if rises and max(rises) > 0 else ""
     if analysis.verdict.recognized and good:
         return (
-            f"The {stand_in(analysis)} agrees with the network, but not in the place of every layer: it can stand in "
-            f"for {layers_named([s.layer for s in good])} alone to 1 % of the predictions, not for {where}{much}"
+            f"The {who} agrees with the network, but not in the place of every layer: it can stand in "
+            f"for {layers_named(good)} alone to 1 % of the predictions, not for {where}{much}"
         )
     if len(swaps) == 1:
         left = swaps[0].swapped.fidelity
         share = percent(1 - left) if is_finite(left) else "an unknown share"
-        return (
-            f"In the place of the only layer, the {stand_in(analysis)} leaves {share} of what the network predicts "
-            "unexplained"
-        )
+        return f"In the place of the only layer, the {who} leaves {share} of what the network predicts unexplained"
     if analysis.verdict.recognized:
-        return (
-            f"The {stand_in(analysis)} follows the network as a whole, but no single layer of it can stand in for the "
-            f"network's{much}"
-        )
+        part = "no single layer of it can stand in for the network's"
+        return f"The {who} follows the network as a whole, but {part}{much}"
     return f"The closest family cannot stand in for {where}{much}"
 
 
@@ -94,7 +88,7 @@ def _control(swaps: Sequence[LayerSwap]) -> str:
     """What leaving layers out costs, so that replacing them at no cost says something."""
     idle = [s.layer for s in swaps if stands_in(s.idle)]
     if not idle:
-        return "; leaving any of them out changes far more" if len(swaps) > 1 else "; leaving it out changes far more"
+        return f"; leaving {'any of them' if len(swaps) > 1 else 'it'} out changes far more"
     return f". That says little of {layers_named(idle)}, which can be left out as well"
 
 
@@ -102,23 +96,23 @@ def interpolation_finding(analysis: Analysis) -> str:
     path = analysis.evidence.interpolation
     if path is None or not path.points:
         return "No path between the network and an algorithm was run"
-    ends = f"the network's weights to the {stand_in(analysis)}'s"
+    start = f"On the straight path from the network's weights to the {stand_in(analysis)}'s"
     first, last = path.points[0].mixed.mse, path.points[-1].mixed.mse
     if not is_finite(path.barrier) or not is_finite(first) or not is_finite(last):
-        return f"On the straight path from {ends} the error overflows"
+        return f"{start} the error overflows"
     step = f"from {number(first, 3)} to {number(last, 3)}"
     highest = path.barrier + Z95 * (path.barrier_stderr or 0.0)
-    peak = _peak(path)
-    if peak is not None and _rises(path, peak, max(first, last)):
+    peak = max(p.mixed.mse for p in path.points if is_finite(p.mixed.mse))
+    if _rises(path, peak, max(first, last)):
         apart = ": they behave alike but are not near each other" if analysis.verdict.recognized else ""
-        size = f"{_size(peak)}, {_with_ends(first, last)}"
-        return f"On the straight path from {ends} the error rises to {size}{apart}"
+        level = abs(last - first) <= 0.1 * first
+        ends = f"from {number(first, 3)}" if level else f"with {number(first, 3)} and {number(last, 3)} at its ends"
+        return f"{start} the error rises to {_size(peak)}, {ends}{apart}"
     if highest > LEVEL * first:
-        at_most = number(100 * highest / first, 2)
-        return f"On the straight path from {ends}, {step}, no barrier is clear: at most {at_most} % of the error"
+        return f"{start}, {step}, no barrier is clear: at most {number(100 * highest / first, 2)} % of the error"
     if abs(last - first) <= LEVEL * first:
-        return f"On the straight path from {ends} the error stays level"
-    return f"On the straight path from {ends} the error has no barrier, {step}"
+        return f"{start} the error stays level"
+    return f"{start} the error has no barrier, {step}"
 
 
 def _rises(path: Interpolation, peak: float, ends: float) -> bool:
@@ -128,33 +122,22 @@ def _rises(path: Interpolation, peak: float, ends: float) -> bool:
     return height > LEVEL * ends and (height > Z95 * error or peak > EXPLODES * ends)
 
 
-def _with_ends(first: float, last: float) -> str:
-    level = abs(last - first) <= 0.1 * first
-    return f"from {number(first, 3)}" if level else f"with {number(first, 3)} and {number(last, 3)} at its ends"
-
-
-def _peak(path: Interpolation) -> float | None:
-    return max((p.mixed.mse for p in path.points if is_finite(p.mixed.mse)), default=None)
-
-
 def absorption_finding(rows: Sequence[Absorption]) -> str:
     scored = [row for row in rows if is_finite(row.fidelity)]
     if not scored:
         return "Nothing was added to the ω and traces"
-    first = scored[0]
+    first = interval(scored[0].fidelity, scored[0].fidelity_ci)
     enough = next((row for row in scored if (row.fidelity or 0.0) >= ABSORBED), None)
-    if enough is first:
+    if enough is scored[0]:
         return (
             f"The weights' own ω and traces, the rest taken out of all layers at once, predict what the network "
-            f"predicts: R² = {interval(first.fidelity, first.fidelity_ci)}"
+            f"predicts: R² = {first}"
         )
-    without = f"The weights' own ω and traces alone predict R² = {interval(first.fidelity, first.fidelity_ci)} of what "
-    without += "the network predicts"
+    without = f"The weights' own ω and traces alone predict R² = {first} of what the network predicts"
     if enough is None:
         return f"{without}, and no number of directions of the rest restores it"
     if enough.directions <= LOW:
-        one = enough.directions == 1
-        count = f"{enough.directions} more direction{'s' * (not one)} per layer make{'s' * one}"
+        count = f"{several(enough.directions, 'more direction')} per layer make{'s' * (enough.directions == 1)}"
         return f"{without}; {count} it 0.99: the rest that matters is of low rank"
     count = f"it takes {enough.directions} more directions per layer"
     return f"{without}; {count} to make it 0.99: the rest that matters is not of rank {LOW} or less"
@@ -171,42 +154,37 @@ def _limits(analysis: Analysis, outcomes: Sequence[Outcome]) -> tuple[float, flo
 
 def _edges(values: Sequence[float], floor: float, ceiling: float) -> str:
     below, above = sum(v < floor for v in values), sum(v > ceiling for v in values)
-    if not below and not above:
-        return ""
     small = f"too small or not clearly above 0: {below}, larger: {above}"
-    return f" Triangles at the edges are values beyond the axis ({small})."
+    return f" Triangles at the edges are values beyond the axis ({small})." if below or above else ""
 
 
 @section("swaps", title="layers replaced one by one", where="evidence")
-def swaps(analysis: Analysis) -> Iterator[Section]:
+def swaps(analysis: Analysis) -> Section | None:
     """What the error gains when one layer is replaced, or left out."""
     entries, who = analysis.evidence.swaps, stand_in(analysis)
     replaced = Series(key="swapped", label=f"replaced by the {who}'s", colour="var(--series-3)", symbol="diamond")
     idle = Series(key="idle", label="control: the layer left out", colour="var(--muted)", symbol="x")
     outcomes = [o for s in entries for o in (s.swapped, s.idle) if is_finite(o.change)]
     if not outcomes:
-        return
+        return None
     floor, ceiling = _limits(analysis, outcomes)
     log = _spread_above_zero(outcomes, floor, ceiling)
     edges: dict[str, Any] = {"floor": floor, "ceiling": ceiling} if log else {}
     data = []
     for series, aside in ((replaced, -0.08), (idle, 0.08)):
+        rows = [(s.layer, o) for s in entries if is_finite((o := getattr(s, series.key)).change)]
         points = [
             Point(
-                s.layer,
-                _drawn(o, ceiling) if log else (o.change or 0.0),
-                o.change_stderr,
-                f"layer {s.layer}, {label(series.label)}: {change_text(o)}; R² {interval(o.fidelity, o.fidelity_ci)}",
+                layer, _drawn(o, ceiling) if log else o.change, o.change_stderr,
+                f"layer {layer}, {label(series.label)}: {change_text(o)}; R² {interval(o.fidelity, o.fidelity_ci)}",
             )
-            for s in entries
-            if is_finite((o := getattr(s, series.key)).change)
-        ]
+            for layer, o in rows
+        ]  # fmt: skip
         data.append(marks(series, points, log=log, size=10, aside=aside, **edges))
     y = axis("change of the squared error (label²)", rangemode="tozero")
     if log:
         y = log_axis("rise of the squared error (label²)", [floor, ceiling], dense=False)
         y["range"] = [math.log10(floor) - 0.25, math.log10(ceiling) + 0.25]
-    plot = layout(layer_axis([s.layer for s in entries], "layer that is replaced"), y)
     path = analysis.evidence.interpolation
     whole = path.points[0].mixed if path is not None and path.points else None
     errs = "" if whole is None else f" The network as it is errs by {estimate(whole.mse, whole.stderr)}."
@@ -221,11 +199,9 @@ def swaps(analysis: Analysis) -> Iterator[Section]:
         "R² against the network [95 %]": "swapped.fidelity",
         "control: left out ± stderr": lambda s: change_text(s.idle), "R², left out [95 %]": "idle.fidelity",
     }  # fmt: skip
-    panel = Panel(name="swaps", title="", data=data, layout=plot, height=320)
-    table = tabulate(entries, columns)
-    legend = (replaced, idle)
-    title = "Layers replaced one by one"
-    yield charted("swaps", title, swap_finding(analysis), description, [panel], table, legend=legend, half=True)
+    panel = plot("swaps", data, layer_axis([s.layer for s in entries], "layer that is replaced"), y, 320)
+    title, table, legend = "Layers replaced one by one", tabulate(entries, columns), (replaced, idle)
+    return charted("swaps", title, swap_finding(analysis), description, [panel], table, legend=legend, half=True)
 
 
 def _spread_above_zero(outcomes: Sequence[Outcome], floor: float, ceiling: float) -> bool:
@@ -245,12 +221,12 @@ def _drawn(outcome: Outcome, ceiling: float) -> float:
 
 
 @section("interpolation", title="the path to the algorithm", where="evidence")
-def interpolation(analysis: Analysis) -> Iterator[Section]:
+def interpolation(analysis: Analysis) -> Section | None:
     """The error on the straight path from the network to the algorithm."""
     points = () if analysis.evidence.interpolation is None else analysis.evidence.interpolation.points
     outcomes = [o for p in points for o in (p.mixed, p.idle) if is_finite(o.mse)]
     if not outcomes:
-        return
+        return None
     _, ceiling = _limits(analysis, outcomes)
     values = [o.mse for o in outcomes if is_finite(o.mse)]
     log = max(values) > 5 * min(values) > 0
@@ -262,7 +238,7 @@ def interpolation(analysis: Analysis) -> Iterator[Section]:
         drawn = [
             Point(p.share, o.mse, o.stderr, f"{100 * p.share:.0f} % {label(series.label)}: {_error_text(o)}")
             for p in points
-            if is_finite((o := getattr(p, series.key)).mse)
+            for o in [getattr(p, series.key)]
         ]
         data.append(curve(series, drawn, log=log, ceiling=ceiling, **look))
     title, inside = "mean squared error", [min(v, ceiling) for v in values]
@@ -279,39 +255,28 @@ def interpolation(analysis: Analysis) -> Iterator[Section]:
         "change to the network's ± stderr": lambda p: change_text(p.mixed), "R² [95 %]": "mixed.fidelity",
         "control: error ± stderr": "idle.mse:stderr", "control: R² [95 %]": "idle.fidelity",
     }  # fmt: skip
-    panel = Panel(name="interpolation", title="", data=data, layout=layout(x, y), height=320)
-    table = tabulate(points, columns)
-    title = "The path to the algorithm"
-    finding = interpolation_finding(analysis)
-    yield charted("interpolation", title, finding, description, [panel], table, legend=(mixed, idle), half=True)
+    panels, table = [plot("interpolation", data, x, y, 320)], tabulate(points, columns)
+    title, finding = "The path to the algorithm", interpolation_finding(analysis)
+    return charted("interpolation", title, finding, description, panels, table, legend=(mixed, idle), half=True)
 
 
 def _error_text(outcome: Outcome) -> str:
     return f"{estimate(outcome.mse, outcome.stderr)}; R² {interval(outcome.fidelity, outcome.fidelity_ci)}"
 
 
-def _fidelity(row: Absorption | Outcome) -> str:
-    return interval(row.fidelity, row.fidelity_ci)
-
-
 @section("absorption", title="directions of the rest", where="left")
-def absorption(analysis: Analysis) -> Iterator[Section]:
+def absorption(analysis: Analysis) -> Section | None:
     """R^2 against the network by how many directions of the remainder are kept in every layer."""
     rows = [row for row in analysis.evidence.absorption if is_finite(row.fidelity)]
     if not rows:
-        return
+        return None
     lowest = max(min(v for row in rows for v in (row.fidelity, row.fidelity_ci[0]) if is_finite(v)), -0.1)
     margin = 0.05 * max(1 - lowest, 1e-3)  # a rise from 0.98 to 1 is seen as well as one from 0
     series = Series(key="absorption", label="R²", colour="var(--series-1)", symbol="circle")
-    points = [
-        Point(k, row.fidelity or 0.0, row.fidelity_ci, f"{row.directions} directions: R² {_fidelity(row)}")
-        for k, row in enumerate(rows)
-    ]
+    drawn = points(enumerate(rows), "0", "1.fidelity", lambda e, r2: f"{e[1].directions} directions: R² {r2}")
     ticks = {"tickvals": list(range(len(rows))), "ticktext": [str(row.directions) for row in rows]}
-    plot = layout(
-        axis("directions kept of what is left, in every layer", **ticks),
-        axis("R² against the network", range=[lowest - margin, 1 + margin]),
-    )
+    x = axis("directions kept of what is left, in every layer", **ticks)
+    y = axis("R² against the network", range=[lowest - margin, 1 + margin])
     description = (
         "The next larger family: every layer is cut to the ω and traces of its own weights and the "
         "leading singular directions of what is left, each of them a head of rank one; nothing is refitted. If few "
@@ -319,7 +284,6 @@ def absorption(analysis: Analysis) -> Iterator[Section]:
         f"{analysis.evidence.replaced} prompts; bars are 95 % intervals."
     )
     columns = {"directions": "directions", "R² against the network [95 %]": "fidelity"}
-    panel = Panel(name="absorption", title="", data=[curve(series, points, floor=lowest)], layout=plot, height=280)
-    table = tabulate(analysis.evidence.absorption, columns)
-    title = "Directions of the rest"
-    yield charted("absorption", title, absorption_finding(analysis.evidence.absorption), description, [panel], table)
+    panels = [plot("absorption", [curve(series, drawn, floor=lowest)], x, y, 280)]
+    title, table = "Directions of the rest", tabulate(analysis.evidence.absorption, columns)
+    return charted("absorption", title, absorption_finding(analysis.evidence.absorption), description, panels, table)

@@ -23,21 +23,14 @@ _KINDS = {
     "weights": "recovered, by weights",
     "refit": "recovered, refitted",
 }
-TITLES = {
-    "step": "As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s",
-    "path": "From the network (0) to its block means (1), in the products Q and P",
-}
 
 
 def half_loss(sequences: Sequences, name: str) -> SequenceLoss | None:
     return next((row for row in sequences.losses if row.name == name and row.loss is not None), None)
 
 
-@section("sequences", title="what it does with a sequence", where="sequences")
-def sequences(analysis: Analysis) -> Iterator[Section]:
-    entry = analysis.sequences
-    if entry is None:
-        return
+@section("sequences", title="what it does with a sequence", where="sequences", part="sequences")
+def sequences(analysis: Analysis, entry: Sequences) -> Iterator[Section]:
     yield from _losses(entry)
     yield from _gradient_step(entry)
     yield from _maps(analysis)
@@ -56,13 +49,10 @@ def sequences(analysis: Analysis) -> Iterator[Section]:
 def _losses(sequences: Sequences) -> Iterator[Section]:
     if not sequences.losses:
         return
-    places = thinned(range(len(sequences.positions)), MOST_PLACES)
-    columns: dict[str, Any] = {"predictor": "label"}
-    columns |= {"half the squared error": "loss:stderr"}
-    columns |= {
-        f"t = {sequences.positions[k]}": lambda row, k=k: number(dict(enumerate(row.by_position)).get(k), 3)
-        for k in places
-    }
+    columns: dict[str, Any] = {"predictor": "label", "half the squared error": "loss:stderr"}
+    for k in thinned(range(len(sequences.positions)), MOST_PLACES):
+        at = f"t = {sequences.positions[k]}"
+        columns[at] = lambda row, k=k: number(dict(enumerate(row.by_position)).get(k), 3)
     network, ridge, step = (half_loss(sequences, name) for name in ("network", "ridge", "gd-1"))
     finding = "The network's loss was not measured"
     if network is not None:
@@ -96,7 +86,8 @@ def _gradient_step(sequences: Sequences) -> Iterator[Section]:
         ("best η for this task, from W₀ = 0", estimate(step.line_search_eta, step.line_search_stderr)),
     )
     table = Table(header=("number", "value ± stderr"), rows=rows)
-    yield Section(name="gradient-step", title=TITLES["step"], finding=finding, table=table)
+    title = "As one step of gradient descent, f = (W₀ − η ∇L(W₀)) s"
+    yield Section(name="gradient-step", title=title, finding=finding, table=table)
 
 
 def _size(c: Coefficient) -> float:
@@ -163,13 +154,8 @@ def _compression(sequences: Sequences) -> Iterator[Section]:
         "ratio: to the network's loss on the same held-out sequences, another sample than in the table of losses; "
         "numbers: those that have a say",
     )
-    yield Section(
-        name="compression",
-        title="Compressed to block-scalar heads",
-        finding=finding,
-        table=tabulate(sequences.compressions, columns),
-        notes=notes,
-    )
+    title, table = "Compressed to block-scalar heads", tabulate(sequences.compressions, columns)
+    yield Section(name="compression", title=title, finding=finding, table=table, notes=notes)
 
 
 def _interpolation(sequences: Sequences) -> Iterator[Section]:
@@ -180,26 +166,23 @@ def _interpolation(sequences: Sequences) -> Iterator[Section]:
     finding = "The loss between the network (0) and its block means (1)"
     if len(losses) == len(path) > 2:
         worst, high = max(losses[1:-1]), max(losses[0], losses[-1])
-        finding = (
-            "No barrier between the network and its block means: the loss in between is never above both ends"
-            if worst <= high * (1 + 1e-9)
-            else f"Between the network and its block means the loss rises to {number(worst)}"
-        )
-    columns: dict[str, Any] = {"share of the way": lambda row: f"{row.alpha:g}"}
-    columns["loss ± stderr"] = "loss:stderr"
-    yield Section(name="block-path", title=TITLES["path"], finding=finding, table=tabulate(path, columns))
+        finding = f"Between the network and its block means the loss rises to {number(worst)}"
+        if worst <= high * (1 + 1e-9):
+            finding = "No barrier between the network and its block means: the loss in between is never above both ends"
+    columns = {"share of the way": lambda row: f"{row.alpha:g}", "loss ± stderr": "loss:stderr"}
+    title = "From the network (0) to its block means (1), in the products Q and P"
+    yield Section(name="block-path", title=title, finding=finding, table=tabulate(path, columns))
 
 
 def _objectives(sequences: Sequences) -> Iterator[Section]:
     if not sequences.objectives:
         return
-    places = sorted({row.position for row in sequences.objectives})
-    layers = sorted({row.layer for row in sequences.objectives})
     rows = {(row.layer, row.position): row for row in sequences.objectives}
+    layers, places = (sorted(set(keys)) for keys in zip(*rows, strict=True))
     columns: dict[str, Any] = {"layers run": str}
     for symbol, field in (("L", "objective"), ("κ", "condition")):
         for t in places:
-            values = {row.layer: getattr(row, field) for row in sequences.objectives if row.position == t}
+            values = {layer: getattr(row, field) for (layer, position), row in rows.items() if position == t}
             columns[f"{symbol}, t={t}"] = lambda layer, values=values: number(values.get(layer), 3)
     last = places[-1]
     first_row, last_row = rows.get((layers[0], last)), rows.get((layers[-2] if len(layers) > 1 else 0, last))
@@ -220,19 +203,18 @@ def _objectives(sequences: Sequences) -> Iterator[Section]:
 
 def _objective_rises(
     rows: Mapping[tuple[int, int], MesaObjective], layers: Sequence[int], places: Sequence[int]
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """A word where L rises although the prediction may get better."""
     rising = []
     for place in places:
         values = [row.objective for layer in layers if (row := rows.get((layer, place))) is not None]
-        pairs = [(a, b) for a, b in itertools.pairwise(values) if a is not None and b is not None]
-        rising += [f"t = {place}"] if any(b > a for a, b in pairs) else []
-    if not rising:
-        return ()
-    return (
-        f"L rises in some layer ({', '.join(rising)}): it is the error of W on the transitions seen so far, not the "
-        "error of the prediction, which is under evidence and need not rise with it",
-    )
+        if any(a is not None and b is not None and b > a for a, b in itertools.pairwise(values)):
+            rising.append(f"t = {place}")
+    if rising:
+        yield (
+            f"L rises in some layer ({', '.join(rising)}): it is the error of W on the transitions seen so far, not "
+            "the error of the prediction, which is under evidence and need not rise with it"
+        )
 
 
 def _heads(analysis: Analysis) -> Iterator[Section]:
@@ -243,14 +225,9 @@ def _heads(analysis: Analysis) -> Iterator[Section]:
     finding = "No layer has weights that have a say"
     if residuals:
         finding = f"Of the layers' gauge-free weights {at_most(max(residuals))} is neither block-scalar nor a trace"
-    columns = {"layer": "0", "head": lambda e: str(e[1])}
-    columns |= {"of Q": "2.residual_Q:%", "of P": "2.residual_P:%"}
-    columns = columns | {"of the head": "2.residual:%"}
+    columns = {
+        "layer": "0", "head": "1", "of Q": "2.residual_Q:%", "of P": "2.residual_P:%", "of the head": "2.residual:%",
+    }  # fmt: skip
     notes = ("live channels only; a head may be split in parts that are not block-scalar though their sum is",)
-    yield Section(
-        name="sequence-heads",
-        title="Energy of each head outside block-scalar",
-        finding=finding,
-        table=tabulate(heads, columns),
-        notes=notes,
-    )
+    title, table = "Energy of each head outside block-scalar", tabulate(heads, columns)
+    yield Section(name="sequence-heads", title=title, finding=finding, table=table, notes=notes)

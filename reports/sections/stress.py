@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from interp.reports.numbers import is_finite, listed, percent, spanned
-from interp.reports.plots import Point, axis, charted, curve, label, layout, level, shaded
+from interp.reports.plots import Point, axis, charted, curve, label, level, plot, shaded
 from interp.reports.registry import section
 from interp.reports.sections.losses import stand_in
 from interp.reports.sections.replacement import AGREES
@@ -31,30 +31,29 @@ def reach(entry: Stress) -> str:
     """The range in which the algorithm agrees, in the words of its axis; empty when there is none."""
     if entry.agrees is None:
         return ""
-    low, high = (_value(entry, v) for v in entry.agrees)
-    span = low if low == high else f"{low} to {high}"
-    if entry.name == "covariance":
-        return f"variances of the inputs {'as' if high == '1' else f'up to {high} times as uneven as'} in training"
+    span, high = _range(entry), _value(entry, entry.agrees[1])
+    uneven = "as" if high == "1" else f"up to {high} times as uneven as"
     words = {
         "context": f"{span} examples",
         "noise": f"noise σ {span}",
         "scale": "inputs as large as in training" if span == "1" else f"inputs {span} times as large",
+        "covariance": f"variances of the inputs {uneven} in training",
     }
     return words.get(entry.name, f"{entry.label} {span}")
 
 
+def _range(entry: Stress) -> str:
+    """Where the algorithm agrees with the network."""
+    return spanned([_value(entry, v) for v in entry.agrees or ()])
+
+
 def span_text(entry: Stress) -> str:
     """The same as a range of the values tried."""
-    tried = [_value(entry, p.value) for p in entry.points]
-    apart = _apart(entry)
-    if entry.agrees is None:
-        span = f"({tried[0]} to {tried[-1]} tried)"
-        if not apart:
-            return f"nowhere within 1 % {span}"
-        return f"not in training, though within 1 % at {listed(apart, most=6)} {span}"
-    low, high = (_value(entry, v) for v in entry.agrees)
-    also = f", and at {listed(apart, most=6)}" if apart else ""
-    return f"within 1 %: {low if low == high else f'{low} to {high}'}{also} (of {tried[0]} to {tried[-1]} tried)"
+    tried = f"{_value(entry, entry.points[0].value)} to {_value(entry, entry.points[-1].value)} tried"
+    apart = listed(_apart(entry), most=6) if _apart(entry) else ""
+    if entry.agrees is not None:
+        return f"within 1 %: {_range(entry)}{apart and f', and at {apart}'} (of {tried})"
+    return (f"not in training, though within 1 % at {apart}" if apart else "nowhere within 1 %") + f" ({tried})"
 
 
 def _apart(entry: Stress) -> list[str]:
@@ -106,11 +105,11 @@ def point_text(entry: Stress, point: StressPoint) -> str:
 
 
 @section("stress", title="prompts unlike those of training", where="evidence")
-def stress(analysis: Analysis) -> Iterator[Section]:
+def stress(analysis: Analysis) -> Section | None:
     """1 - R^2 of the algorithm against the network as the prompts leave the training distribution."""
     axes = [entry for entry in analysis.evidence.stress if any(is_finite(p.unexplained) for p in entry.points)]
     if not axes:
-        return
+        return None
     who = stand_in(analysis)
     description = (
         "One property of the prompts leaves the training distribution at a time. Drawn: the share of the "
@@ -126,18 +125,17 @@ def stress(analysis: Analysis) -> Iterator[Section]:
         f"{who}'s error ± stderr": "1.recovered", "best possible": "1.oracle:3",
         "prompts": lambda e: str(e[1].prompts) + (f", {e[1].left_out} left out" if e[1].left_out else ""),
     }  # fmt: skip
-    panels = [_panel(entry) for entry in axes]
-    table = tabulate([(entry, point) for entry in axes for point in entry.points], columns)
-    title = "Prompts unlike those of training"
-    yield charted("stress", title, stress_finding(analysis), description, panels, table, compact=True)
+    panels, table = map(_panel, axes), tabulate([(entry, point) for entry in axes for point in entry.points], columns)
+    title, finding = "Prompts unlike those of training", stress_finding(analysis)
+    return charted("stress", title, finding, description, panels, table, compact=True)
 
 
 def _panel(entry: Stress) -> Panel:
     log = entry.name != "noise"
+    shown = [p for p in entry.points if is_finite(p.unexplained) and (p.value > 0 or not log)]
     points = [
         Point(p.value, p.unexplained, p.unexplained_ci, f"{label(entry.label)} {p.value:.3g}: {point_text(entry, p)}")
-        for p in entry.points
-        if is_finite(p.unexplained) and (p.value > 0 or not log)
+        for p in shown
     ]
     title = _AXES.get(entry.name, entry.label)
     x = axis(title, zeroline=False, rangemode="tozero")
@@ -148,15 +146,11 @@ def _panel(entry: Stress) -> Panel:
     y = axis("variance unexplained", type="log", tickvals=shares, ticktext=[f"{100 * v:g} %" for v in shares])
     y["range"] = [math.log10(_SMALLEST) - 0.2, math.log10(_LARGEST) + 0.2]
     shapes = [level(AGREES)]
-    trained = [p.value for p in entry.points if p.trained and is_finite(p.unexplained) and (p.value > 0 or not log)]
-    if trained:
+    if trained := [p.value for p in shown if p.trained]:
         low, high, pad = min(trained), max(trained), 0.012 * max(p.x for p in points)
         shapes.append(shaded(low / 1.05, high * 1.05) if log else shaded(low - pad, high + pad))
-    trace = curve(_SERIES, points, floor=_SMALLEST, ceiling=_LARGEST)
-    plot = layout(x, y, shapes=shapes)
-    return Panel(
-        name=f"stress-{entry.name}", title=entry.label, subtitle=span_text(entry), data=[trace], layout=plot, height=280
-    )
+    data = [curve(_SERIES, points, floor=_SMALLEST, ceiling=_LARGEST)]
+    return plot(f"stress-{entry.name}", data, x, y, 280, entry.label, span_text(entry), shapes=shapes)
 
 
 def _spread(values: Sequence[float]) -> list[float]:

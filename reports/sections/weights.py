@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from interp.reports.heatmaps import heatmaps
 from interp.reports.registry import section
 from interp.results import Analysis, Section, Skipped
@@ -12,9 +10,8 @@ __all__ = []
 
 
 @section("weights", title="weight matrices", where="weights")
-def weights(analysis: Analysis) -> Iterator[Section | Skipped]:
+def weights(analysis: Analysis) -> Section | Skipped:
     maps = heatmaps(analysis)
     if maps.why is not None:
-        yield Skipped(maps.why)
-    else:
-        yield Section(name="matrices", title="Q and P of every layer and head", finding=maps.finding)
+        return Skipped(maps.why)
+    return Section(name="matrices", title="Q and P of every layer and head", finding=maps.finding)

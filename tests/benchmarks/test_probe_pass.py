@@ -55,7 +55,7 @@ def test_cost_beside_the_forward_passes(benchmark):
     layers, hooked = head_layers(model, task.context), HookedLinearTransformer(model)
 
     def probing() -> None:
-        gather(reader, task, wanted, range(model.layers + 1), chunks, PROMPTS, 4)
+        gather(reader, wanted, range(model.layers + 1), chunks, PROMPTS, 4)
 
     def gram_path() -> None:
         for prompts in chunks:

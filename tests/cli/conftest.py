@@ -78,6 +78,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 
 @pytest.fixture
+def few_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, losses over as many prompts as are scored, and not 65 536: for tests that read no digit of them.
+    The document of the command as a process has the full table."""
+    monkeypatch.setattr("interp.identify.losses.OPERATIONS", 0.0)
+
+
+@pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, analyses without the parts that take longest and have tests of their own, and with losses over
     few prompts: for tests of what a command does with its files."""

@@ -23,6 +23,7 @@ from interp.models.transformer import LinearTransformer
 
 Run = Callable[..., Any]
 UNRECOGNIZED = ("memorised-10-tasks", "lsa-4-fixed")
+ALIKE = ("diag-l7-u5", "full-l4-c13")  # of the kinds of diag-l4-u5 and full-l4-u5
 PROMPTS = "1024"
 
 
@@ -73,12 +74,14 @@ def asked(model: LinearTransformer, drawn: Any) -> tuple[tuple[torch.Tensor, ...
 
 
 def zoo_models() -> Iterator[Any]:
-    """Those that are recognized; all but regression are slow."""
+    """Those that are recognized. Slow are all but regression, which have tests of what they emit elsewhere
+    (``tests/interp/test_certified_*``, ``tests/reports/test_emitted_*``), and two of regression that differ from others
+    in size or noise law only."""
     for name in zoo_names():
         spec = inspect_checkpoint(f"zoo:{name}").spec
         slow = spec is None or spec.task is None or spec.task["name"] != "noisy_regression"
         if name not in UNRECOGNIZED:
-            yield pytest.param(name, marks=pytest.mark.slow if slow else ())
+            yield pytest.param(name, marks=pytest.mark.slow if slow or name in ALIKE else ())
 
 
 @pytest.mark.parametrize("name", list(zoo_models()))

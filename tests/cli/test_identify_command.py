@@ -7,7 +7,7 @@ import json
 FEW = "128"  # prompts: enough to recover a planted network
 
 
-def test_it_says_what_the_main_command_says(call, tiny):
+def test_it_says_what_the_main_command_says(few_losses, call, tiny):
     short = json.loads(call("identify", tiny, "--prompts", FEW, "--json").out)
     whole = json.loads(call(tiny, "--prompts", FEW, "--json").out)
     for field in ("schema", "checkpoint", "task", "layers", "families", "verdict"):

@@ -115,12 +115,14 @@ def test_json_is_one_document_that_keeps_the_contract(probe: Run, call: Run, tin
     assert other["layers"] != found["layers"]
 
 
-def test_text_has_the_verdict_first_and_the_report_is_written_beside_it(probe: Run, tiny: str, tmp_path: Path) -> None:
+def test_text_has_the_verdict_first_and_the_report_is_written_beside_it(
+    quick: None, call: Run, tiny: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
     report = folder / "report.html"
     report.write_text("an older report", encoding="utf-8")
-    ended = probe(tiny, "--report", str(report), "--prompts", FEW)
+    ended = call(tiny, "--report", str(report), "--prompts", FEW)
     assert (ended.code, ended.err) == (0, "")
     assert "DIAG" in ended.out.splitlines()[0]
     assert ended.out.rstrip().endswith(f"Report: {report}")
@@ -130,14 +132,14 @@ def test_text_has_the_verdict_first_and_the_report_is_written_beside_it(probe: R
     assert text.startswith("<!DOCTYPE html>") and text.rstrip().endswith("</html>") and "tiny.safetensors" in text
 
 
-def test_with_json_and_report_stdout_stays_one_document(call: Run, tiny: str, tmp_path: Path) -> None:
+def test_with_json_and_report_stdout_stays_one_document(quick: None, call: Run, tiny: str, tmp_path: Path) -> None:
     ended = call(tiny, "--json", "--report", str(tmp_path / "report.html"), "--prompts", FEW)
     assert_contract(document(ended.out))
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
-def test_a_shipped_model(probe: Run) -> None:
-    ended = probe("zoo:gdpp-l4-u5", "--json", "--prompts", "256")
+def test_a_shipped_model(few_losses: None, call: Run) -> None:
+    ended = call("zoo:gdpp-l4-u5", "--json", "--prompts", "256")
     assert (ended.code, ended.err) == (0, "")
     found = document(ended.out)
     assert_contract(found)
@@ -158,7 +160,7 @@ noise = { uniform = [0, 1] }
 """
 
 
-def test_a_foreign_file_with_a_description(call: Run, model: LinearTransformer, tmp_path: Path) -> None:
+def test_a_foreign_file_with_a_description(quick: None, call: Run, model: LinearTransformer, tmp_path: Path) -> None:
     mixing = np.random.default_rng(0).normal(size=(2, 4, 4))
     keys = np.linalg.inv(mixing).transpose(0, 2, 1)[:, None] @ model.Q.numpy()  # query^T keys = Q
     path, spec = tmp_path / "foreign.npz", tmp_path / "spec.toml"
@@ -171,14 +173,18 @@ def test_a_foreign_file_with_a_description(call: Run, model: LinearTransformer, 
     assert found["checkpoint"]["layout"] == "spec file"
 
 
-def test_a_network_that_is_no_algorithm_is_refused(call: Run, variant: Run, model: LinearTransformer) -> None:
+def test_a_network_that_is_no_algorithm_is_refused(
+    few_losses: None, call: Run, variant: Run, model: LinearTransformer
+) -> None:
     noise = np.random.default_rng(0).normal(size=model.P.shape)
     found = document(call(variant(P=model.P + 0.02 * model.P.new_tensor(noise)), "--json", "--prompts", FEW).out)
     assert_contract(found)
     assert found["verdict"]["algorithm"] == "unrecognized" and not found["verdict"]["recognized"]
 
 
-def test_a_network_that_diverges_still_gives_a_document(call: Run, variant: Run, model: LinearTransformer) -> None:
+def test_a_network_that_diverges_still_gives_a_document(
+    few_losses: None, call: Run, variant: Run, model: LinearTransformer
+) -> None:
     ended = call(variant(P=model.P * 1e40), "--json", "--prompts", FEW)
     assert ended.code == 0
     found = document(ended.out)

@@ -61,7 +61,9 @@ def test_unroll_of_a_network_that_diverges_has_no_nan(call: Run, variant: Run, m
     json.loads(ended.out, parse_constant=lambda constant: pytest.fail(f"the document holds {constant}"))
 
 
-def test_check_names_the_coefficient_that_moved(probe: Run, call: Run, tiny: str, variant: Run, model: Any) -> None:
+def test_check_names_the_coefficient_that_moved(
+    few_losses: None, probe: Run, call: Run, tiny: str, variant: Run, model: Any
+) -> None:
     golden = str(Path(tiny).with_name("golden.json"))
     missing = call("check", tiny, "--golden", golden)
     assert (missing.code, missing.out) == (3, "") and "--update" in missing.err
@@ -107,7 +109,7 @@ evaluation_prompts = 1000
 """
 
 
-def test_train_a_small_network_and_name_it(probe: Run, call: Run, tmp_path: Path) -> None:
+def test_train_a_small_network_and_name_it(few_losses: None, probe: Run, call: Run, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(RECIPE, encoding="utf-8")
     ended = probe("train", "small.toml", "--json")
     assert (ended.code, ended.err) == (0, "")

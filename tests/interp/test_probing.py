@@ -11,6 +11,7 @@ from planting import block_scalar_heads, checkpoint, spec_for
 
 from interp.checkpoints.opening import open_checkpoint
 from interp.errors import LayoutError, UsageError
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.probing import default_probes, probe_checkpoint, probe_model
 from interp.models.tasks import (
     KINDS,
@@ -26,6 +27,7 @@ from interp.models.tasks import (
     task_of,
 )
 from interp.models.transformer import LinearTransformer
+from interp.probes.activations import query_tokens
 from interp.probes.controls import untrained_models
 from interp.reports.document import dumps
 from interp.reports.html import render_report
@@ -43,8 +45,10 @@ def planted(layers: int = 3, **fields: Any) -> LinearTransformer:
 
 def scores(model: LinearTransformer, *names: str, task: Any = TASK, prompts: int = 2048, **options: Any) -> Any:
     wanted = find_targets(task, names) if names else targets_of(task)
-    options = {"kinds": KINDS, "layers": None, "positions": None, "seed": 0, **options}
-    found, notes = probe_model(model, task, wanted, prompts=prompts, progress=lambda step: None, **options)
+    layers, positions = options.pop("layers", range(model.layers + 1)), options.pop("positions", None)
+    positions = positions or ((None,) if query_tokens(task, model.spec) else (1, 2, 5, 10, task.context - 1))
+    request = ProbeRequest(model, task, wanted, layers, positions, prompts, options.pop("seed", 0))
+    found, notes = probe_model(request, **options)
     return {(s.target, s.kind, s.layer, s.position): s for s in found if s.protocol == "sound"}, notes
 
 

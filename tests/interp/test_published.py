@@ -11,6 +11,7 @@ from test_probing import dynamics_model
 
 from interp.errors import UsageError
 from interp.evidence import published
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.probing import probe_checkpoint
 from interp.evidence.published import PROTOCOLS, find_protocols, mesa_scores
 from interp.models.tasks import LinearDynamics, NoiseLaw, NoisyRegression, find_targets, targets_of
@@ -81,7 +82,7 @@ def test_attention_pooling_goes_with_its_controls(monkeypatch: pytest.MonkeyPatc
 
 def test_the_mesa_protocol_is_scored_in_sample_and_on_what_it_has_not_seen() -> None:
     targets = find_targets(DYNAMICS, PROTOCOLS["mesa"].targets)
-    rows = mesa_scores(dynamics_model(DYNAMICS), DYNAMICS, targets, (2, 19), (0, 1), 0)
+    rows = mesa_scores(ProbeRequest(dynamics_model(DYNAMICS), DYNAMICS, targets, (0, 1), (2, 19), 256, 0))
     by = {(row.target, row.position, row.layer): row for row in rows}
     assert {row.target for row in rows} == {"next", "preconditioned-published"}
     last = by["next", 19, 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from interp.algebra.unrolling import ImplicitState, implicit_states, partition, prediction, prefix_maps, unclipped
+from interp.algebra.unrolling import ImplicitState, implicit_states, partition, unclipped
 from interp.errors import UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.hooked import HookedLinearTransformer
@@ -129,7 +128,7 @@ def test_every_layer_agrees_with_the_tokens(
     output = trajectory.queries[-1]
     require_close(output, tokens[-1][:, context:], relative)
     # The prediction is the label of the output tokens, so its errors are theirs; a label may be small beside them.
-    assert torch.equal(prediction(output, spec), sign * split(output, spec)[1])
+    assert torch.equal(spec.read(output), sign * split(output, spec)[1])
     assert torch.equal(predicted, sign * split(tokens[-1], spec)[1][:, context:])
 
 
@@ -140,48 +139,6 @@ def test_partition_takes_the_map_apart(dim: int, label: int, seed: int) -> None:
     C = normal(3, dim + label, dim + label, seed=seed)
     state = partition(C, spec)
     assert torch.equal(torch.cat([torch.cat([state.M, state.u], -1), torch.cat([-state.w, state.a], -1)], -2), C)
-
-
-@settings(max_examples=40)
-@given(
-    dim=st.integers(1, 6),
-    length=st.integers(1, 12),
-    layers=st.integers(1, 4),
-    heads=st.integers(1, 3),
-    scale=st.sampled_from(["1", "1/n", "1/(n+1)", 0.3]),
-    residual=st.booleans(),
-    seed=st.integers(0, 2**20),
-)
-def test_prefix_maps_agree_with_the_causal_tokens(
-    dim: int, length: int, layers: int, heads: int, scale: str | float, residual: bool, seed: int
-) -> None:
-    spec = ModelSpec.from_dict(
-        {
-            "tokens": [["x", dim], ["y", 1]],
-            "attention": {"keys": "causal", "scale": scale},
-            "residual": residual,
-        }
-    )
-    case = Case.drawn(spec, layers, heads, length, 1, seed)
-    _, cache = HookedLinearTransformer(case.model).run_with_cache(case.context)
-    tokens = case.context
-    for layer, T in enumerate(prefix_maps(case.model, tokens)):
-        tokens = torch.einsum("ptij,ptj->pti", T, tokens)
-        relative = RELATIVE if residual else RELATIVE * AMPLIFIED ** (layer + 1)
-        require_close(tokens, cache[f"blocks.{layer}.hook_resid_post"], relative)
-
-
-def causal(seed: int = 0, **fields: Any) -> Case:
-    spec = ModelSpec.from_dict({"tokens": [["x", 3], ["y", 1]], "attention": {"keys": "causal"}, **fields})
-    return Case.drawn(spec, 2, 2, 6, 1, seed)
-
-
-def test_a_prefix_map_depends_on_no_later_token() -> None:
-    case = causal()
-    longer = torch.cat([case.context, normal(PROMPTS, 4, 4, seed=9)], 1)
-    for short, long in zip(prefix_maps(case.model, case.context), prefix_maps(case.model, longer), strict=True):
-        # Up to rounding only: matrix products of other sizes may sum in another order.
-        torch.testing.assert_close(long[:, :6], short, rtol=1e-12, atol=1e-14)
 
 
 def clipped_pair(clip: float) -> tuple[Case, Case]:
@@ -219,18 +176,7 @@ def test_a_clip_met_by_the_query_alone_counts() -> None:
     assert torch.nonzero(~found).flatten().tolist() == [7]
 
 
-def test_prefix_maps_refuse_a_token_beyond_the_clip() -> None:
-    case = causal(clip=0.5)
-    with pytest.raises(UsageError, match=r"exceeds the clip of 0\.5.*leave such prompts out"):
-        prefix_maps(case.model, case.context)
-
-
-def test_prefix_maps_refuse_shared_keys() -> None:
-    case = Case.drawn(ModelSpec.from_dict({"tokens": [["x", 3], ["y", 1]]}), 1, 1, 4, 1, seed=0)
-    with pytest.raises(UsageError, match=r"'context', expected 'causal'"):
-        prefix_maps(case.model, case.context)
-
-
 def test_shared_maps_refuse_causal_keys() -> None:
     with pytest.raises(UsageError, match=r"'causal', expected 'context' or 'all'"):
-        head_layers(causal().model, 6)
+        spec = ModelSpec.from_dict({"tokens": [["x", 3], ["y", 1]], "attention": {"keys": "causal"}})
+        head_layers(Case.drawn(spec, 2, 2, 6, 1, 0).model, 6)

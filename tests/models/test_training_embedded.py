@@ -45,8 +45,8 @@ def test_the_vector_of_weights_is_the_network() -> None:
     model = closed_form(TASK, K=30.0, r=30.0, G=300.0)
     expected = HookedLinearTransformer(model)(*prompts.inputs(model.spec)).flatten()
     torch.testing.assert_close(shapes.predict(theta, torch.cat(prompts.inputs(shapes.spec), 1)), expected)
-    assert shapes.count == len(theta) == model.parameters
-    assert int(shapes.penalised.sum()) == shapes.count - 1
+    assert len(shapes.penalised) == len(theta) == model.parameters
+    assert int(shapes.penalised.sum()) == len(theta) - 1
 
 
 def test_a_polish_repairs_a_disturbed_construction() -> None:
@@ -86,7 +86,7 @@ def test_pruning_ends_where_every_weight_may_go() -> None:
         rounds.append(int((now.theta != 0).sum()))
         assert len(rounds) <= 200, "it goes on without weights"
 
-    nothing = torch.zeros(shapes.count, dtype=torch.float64)  # has an error of 1, and the bar is above it
+    nothing = torch.zeros(len(shapes.penalised), dtype=torch.float64)  # has an error of 1, and the bar is above it
     assert not prune(shapes, nothing, fitted, checked, Progress(theta=nothing), watch, iterations=0).theta.any()
     nothing[-1] = 1e-3
     assert not prune(shapes, nothing, fitted, checked, Progress(theta=nothing), watch, iterations=0).theta.any()

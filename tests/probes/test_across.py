@@ -44,7 +44,7 @@ def test_kinds_and_their_targets() -> None:
 def test_coefficients_are_those_of_scikit_learn_on_the_activations(kind: str, model: LinearTransformer) -> None:
     (battery,) = batteries(TASK, targets_of(TASK), POSITIONS, [kind])
     reader = Reader(model, (kind,), POSITIONS)
-    found = gather(reader, TASK, [battery], LAYERS, stream(TASK, COUNT, 1, 64), COUNT, GROUPS)[kind]
+    found = gather(reader, [battery], LAYERS, stream(TASK, COUNT, 1, 64), COUNT, GROUPS)[kind]
     fit = cross_fit(found, battery.widths)
 
     whole = [reader.read(prompts) for prompts in stream(TASK, COUNT, 1, 64)]
@@ -73,9 +73,9 @@ def test_chunks_do_not_matter(model: LinearTransformer) -> None:
     wanted = batteries(TASK, targets_of(TASK), POSITIONS)
     reader = Reader(model, KINDS, POSITIONS)
     prompts = TASK.sample(COUNT, 4)
-    whole = gather(reader, TASK, wanted, LAYERS, [prompts], COUNT, GROUPS)
+    whole = gather(reader, wanted, LAYERS, [prompts], COUNT, GROUPS)
     parts = gather(
-        reader, TASK, wanted, LAYERS, [prompts[i : i + 37] for i in range(0, COUNT, 37)], COUNT, GROUPS
+        reader, wanted, LAYERS, [prompts[i : i + 37] for i in range(0, COUNT, 37)], COUNT, GROUPS
     )  # fmt: skip
     for kind in KINDS:
         for name in ("count", "x_mean", "xx", "xy", "yy"):
@@ -87,8 +87,8 @@ def test_shuffled_targets_are_those_of_other_prompts(model: LinearTransformer) -
     wanted = batteries(TASK, find_targets(TASK, ["current"]), (None,))
     reader = Reader(model, KINDS, (None,))
     prompts = [TASK.sample(COUNT, 4)]
-    real = gather(reader, TASK, wanted, (0,), prompts, COUNT, 1)["token"]
-    other = gather(reader, TASK, wanted, (0,), prompts, COUNT, 1, shuffle=True)["token"]
+    real = gather(reader, wanted, (0,), prompts, COUNT, 1)["token"]
+    other = gather(reader, wanted, (0,), prompts, COUNT, 1, shuffle=True)["token"]
     torch.testing.assert_close(real.yy, other.yy)  # the same targets
     assert float(real.xy[0, 0, 0].diagonal().min()) > 0.7 * COUNT  # x and itself
     assert float(other.xy.abs().max()) < 5 * COUNT**0.5  # x and that of another prompt

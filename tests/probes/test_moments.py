@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import interp.probes.moments
-from interp.errors import UsageError
 from interp.probes.moments import Moments, group_of
 
 GROUPS, FEATURES, OUTPUTS = 6, 3, 2
@@ -66,7 +64,6 @@ def test_definitions(seed, count):
 def test_streams_and_cells_are_separate_regressions(streams, cells):
     X, Y, group = rows(1, 50, streams, cells)
     moments = of(X, Y, group, streams, cells)
-    assert (moments.streams, moments.cells) == (streams, cells)
     for stream in np.ndindex(streams):
         for cell in np.ndindex(cells):
             alone = of(X[stream + cell], Y[cell], group)
@@ -92,13 +89,6 @@ def test_neither_chunks_nor_shards_nor_order_change_the_moments(seed, cuts):
     assert_same(merged, whole)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(seed))
     assert_same(of(X[:, :, order], Y[:, order], group[order], (2,), (3,)), whole)
-
-
-def test_blocks_of_a_large_chunk(monkeypatch):
-    X, Y, group = rows(2, 500, (2,), (3,))
-    whole = of(X, Y, group, (2,), (3,))
-    monkeypatch.setattr(interp.probes.moments, "BLOCK", 1)
-    assert_same(of(X, Y, group, (2,), (3,)), whole)
 
 
 def test_many_features():
@@ -171,22 +161,3 @@ def test_groups_are_contiguous_and_even(sequences, share):
     sizes = torch.bincount(group, minlength=groups)
     assert bool((group.diff() >= 0).all()) and len(sizes) == groups
     assert int(sizes.max()) - int(sizes.min()) <= 1
-
-
-def test_wrong_arguments():
-    X, Y, group = rows(8, 10)
-    moments = of(X, Y, group)
-    with pytest.raises(UsageError, match=r"X has shape \(10, 2\)"):
-        moments.update(X[:, :2], Y, group)
-    with pytest.raises(UsageError, match="expected 0 to 5"):
-        moments.update(X, Y, group + 1)
-    with pytest.raises(UsageError, match="expected the same in both"):
-        moments.merge(Moments.zeros(GROUPS, FEATURES, OUTPUTS + 1))
-    with pytest.raises(UsageError, match="membership has shape"):
-        moments.pooled(torch.ones(1, GROUPS + 1))
-    with pytest.raises(UsageError, match="groups is 0"):
-        Moments.zeros(0, 1, 1)
-    with pytest.raises(UsageError, match="expected 1 to 5 groups"):
-        group_of(torch.arange(5), 5, 6)
-    with pytest.raises(UsageError, match="expected 0 to 4"):
-        group_of(torch.arange(6), 5, 2)

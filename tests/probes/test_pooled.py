@@ -83,10 +83,6 @@ def test_wrong_arguments():
         attention_pooled(tokens[:, :20], target[:20], group[:20] * 0)
     with pytest.raises(UsageError, match="too few"):
         attention_pooled(tokens * float("nan"), target, group)
-    with pytest.raises(UsageError, match="steps is 0"):
-        AttentionPooling(steps=0)
-    with pytest.raises(UsageError, match="learning_rate"):
-        AttentionPooling(learning_rate=0.0)
 
 
 @pytest.mark.parametrize("readout", ["linear", "mlp"])

@@ -150,23 +150,6 @@ def test_groups_without_rows_and_dead_features():
     assert bool(fit.held_out.squared_error.isfinite().all())
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"targets": {"clear": 2}}, "have 2 columns together, but the moments have 3"),
-        ({"targets": {"clear": 3, "none": 0}}, "'none' has 0 columns"),
-        ({"folds": 1}, "expected 2 or more"),
-        ({"folds": 11}, "20 of 20 groups of sequences hold data, expected 22 or more for 11 folds"),
-        ({"penalties": ()}, "expected one or more positive numbers"),
-        ({"penalties": (1.0, 0.0)}, "expected one or more positive numbers"),
-    ],
-)
-def test_wrong_arguments(change, said):
-    moments = moments_of(*clustered(6))
-    with pytest.raises(UsageError, match=said):
-        cross_fit(moments, **{"targets": TARGETS, **change})
-
-
-def test_held_out_predictions_of_no_rows():
-    with pytest.raises(UsageError, match="a group for every row"):
-        HeldOut.of_predictions(torch.zeros(0, 2), torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64))
+def test_too_few_groups_for_the_folds():
+    with pytest.raises(UsageError, match="20 of 20 groups of sequences hold data, expected 22 or more for 11 folds"):
+        cross_fit(moments_of(*clustered(6)), TARGETS, folds=11)
