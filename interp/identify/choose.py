@@ -103,7 +103,7 @@ def _why(fit: Fit, path: Sequence[Fit], chosen: Fit | None, fits: Sequence[Fit])
     below = next((f for f in fits if f.family.name in fit.family.contains and f.score.gain(fit.score, -1) > SAID), None)
     if below is not None:
         return f"its fit failed: it is worse than that of {below.family.title}, which it contains"
-    if not fit.score.recognized:
+    if not fit.score.recognized or not path:
         return _too_low(fit.score)
     if fit is chosen:
         return "the smallest family that explains the network"
