@@ -63,8 +63,8 @@ def agreement(network: SharedKeys, fit: OmegaFit) -> tuple[Agreement, ...]:
         compared = label if layer + 1 == len(runs[0]) else slice(None)
         apart = [mean_with_error((ours - other)[..., compared].square().mean((1, 2))) for other in theirs]
         read = spec.readout.sign * ours[:, context.shape[1] :][..., label]
-        row = dict(zip(("difference", "layerwise"), apart, strict=True))
-        row["error"] = mean_with_error((read - drawn.target).square().mean((1, 2)))
+        error = mean_with_error((read - drawn.target).square().mean((1, 2)))
+        row = dict(zip(("difference", "layerwise", "error"), (*apart, error), strict=True))
         figures = {f"{name}_stderr": error for name, (_, error) in row.items()}
         out.append(Agreement(layer=layer, **{name: mean for name, (mean, _) in row.items()}, **figures))
     return tuple(out)

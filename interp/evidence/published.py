@@ -183,7 +183,7 @@ def mesa_scores(request: ProbeRequest) -> list[ProbeScore]:
         tokens = torch.stack([activations.features("token", layer, position) for layer in request.layers])
         result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
         for at, layer in enumerate(request.layers):
-            scores = {"mse": result.published[at], "mse_held_out": result.unseen[at]}
+            scores: dict[str, Any] = {"mse": result.published[at], "mse_held_out": result.unseen[at]}
             out.append(
                 ProbeScore(
                     kind="token",

@@ -14,11 +14,13 @@ claims is that of six steps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 
+from interp.evidence.probe_request import ProbeRequest
 from interp.evidence.probing import probe_model
 from interp.evidence.published import mesa_scores
 from interp.identify.run import Run
@@ -76,15 +78,16 @@ def network_rows(
 ) -> list[dict[str, Any]]:
     """One row for every target, position and number of layers run."""
     model, task = subject.model, subject.task
-    targets = find_targets(task, TARGETS)
-    scores, _ = probe_model(
-        model, task, targets, ("token",), None, places, prompts, seed, lambda step: progress(f"{name}: {step}")
-    )
+    request = ProbeRequest(
+        model=model, task=task, targets=find_targets(task, TARGETS), layers=range(model.layers + 1),
+        positions=tuple(places), prompts=prompts, seed=seed, progress=lambda step: progress(f"{name}: {step}"),
+    )  # fmt: skip
+    scores, _ = probe_model(request, ("token",))
+    published = [target for target in request.targets if target.name in PAPER]
     errors: dict[tuple[str, int | None, int], list[float]] = {}
     for number in seeds:
         progress(f"{name}: probing as published, seed {number}")
-        paper_targets = [target for target in targets if target.name in PAPER]
-        for found in mesa_scores(model, task, paper_targets, places, range(model.layers + 1), number):
+        for found in mesa_scores(replace(request, targets=published, seed=number)):
             if found.mse is not None:
                 errors.setdefault((found.target, found.position, found.layer), []).append(found.mse / 2)
     return [_row(name, found, errors.get((found.target, found.position, found.layer), [])) for found in scores]
