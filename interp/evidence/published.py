@@ -183,7 +183,7 @@ def mesa_scores(request: ProbeRequest) -> list[ProbeScore]:
         tokens = torch.stack([activations.features("token", layer, position) for layer in request.layers])
         result = mesa(tokens, value, group, SEQUENCES, outliers=target.name == PUBLISHED)
         for at, layer in enumerate(request.layers):
-            scores: dict[str, Any] = {"mse": result.published[at], "mse_held_out": result.unseen[at]}
+            mse, mse_held_out = (finite(2.0 * value[at]) for value in (result.published, result.unseen))
             out.append(
                 ProbeScore(
                     kind="token",
@@ -194,7 +194,8 @@ def mesa_scores(request: ProbeRequest) -> list[ProbeScore]:
                     position=position,
                     prompts=result.prompts,
                     **with_error("r2", result.held_out[at]),
-                    **{name: finite(2.0 * value) for name, value in scores.items()},
+                    mse=mse,
+                    mse_held_out=mse_held_out,
                 )
             )
     return out

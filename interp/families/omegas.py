@@ -225,6 +225,7 @@ class OmegaFamily(SharedKeysFamily):
     maps: tuple[str, ...]
     contains: frozenset[str] = frozenset()
     formula: str = ""
+    algorithm: str = ""
     turn: int = 0
     descending: Literal["", "error", "residual"] = ""
     ascending: str = ""

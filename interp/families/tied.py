@@ -31,7 +31,9 @@ class TiedParametrisation(BasisParametrisation):
 
 
 class TiedFamily(OmegaFamily):
-    """Some of the omegas, the same in all layers."""
+    """Some of the omegas, the same in all layers: in a verdict the algorithm of its name, and ``tied``."""
+
+    tied = True
 
     def applies(self, run: Run) -> Skipped | None:
         return super().applies(run) or (Skipped("it has one layer") if run.model.layers < 2 else None)
@@ -55,6 +57,7 @@ for _name in TIED:
     register_family(
         TiedFamily(
             name=f"tied {_name}",
+            algorithm=_name,
             maps=_free.maps,
             contains=frozenset(f"tied {name}" for name in TIED[: TIED.index(_name)]),
             formula=f"{_free.formula}, the same in every layer,",

@@ -67,6 +67,7 @@ class Family(ABC):
     formula: str = ""  # one layer, for people
     contains: frozenset[str] = frozenset()
     worth: float = 0.005
+    tied: bool = False  # one set of numbers for all layers
     turn: int = 100  # families are tried in this order, then as they were registered
 
     @property

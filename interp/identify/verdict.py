@@ -75,7 +75,8 @@ def verdict(choice: Choice, run: Run) -> Verdict:
         solves=solves.answer,
         explodes=Share(value=solves.explodes, interval=solves.explodes_ci),
         function=None if said.function is None else said.function.named,
-        rivals=tuple(fit.named for fit in said.rivals),
+        rivals=_rival_names(choice),
+        tied=choice.chosen is not None and choice.chosen.family.tied,
     )
 
 
@@ -113,9 +114,15 @@ def _explodes(fit: Fit, prompts: str) -> str:
     return f" On {share:.2g} % of {prompts} [{ends[0]:.2g}, {ends[1]:.2g}] the algorithm explodes and the network not."
 
 
+def _rival_names(choice: Choice) -> tuple[str, ...]:
+    """Those of another algorithm; whether its numbers are the same in all layers is none."""
+    chosen = "" if choice.chosen is None else choice.chosen.named
+    return tuple(dict.fromkeys(fit.named for fit in choice.statements.rivals if fit.named != chosen))
+
+
 def _rivals(choice: Choice, prompts: str) -> str:
     """What the intervals of the scores leave open."""
-    names = " and ".join(fit.named for fit in choice.statements.rivals)
+    names = " and ".join(_rival_names(choice))
     if not names:
         return ""
     if choice.chosen is None:

@@ -89,7 +89,7 @@ class Verdict:
     the network stands after every layer ("step-by-step") or what it predicts ("as-a-whole"); ``function``: the smallest
     family that predicts the same. ``solves``: whether it beats predicting zero, ``solves_task`` whether that is "yes";
     ``explodes``: on what share of prompts its error is far above that of predicting zero. ``rivals``: other families
-    that these prompts do not tell from ``algorithm``."""
+    that these prompts do not tell from ``algorithm``. ``tied``: its numbers are the same in all layers."""
 
     algorithm: str
     recognized: bool
@@ -102,6 +102,7 @@ class Verdict:
     explodes: Share | None = None
     function: str | None = None
     rivals: tuple[str, ...] = ()
+    tied: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,8 +121,8 @@ def _lead(analysis: Analysis) -> str:
         return ""
     if name == "unrecognized" and analysis.closed_form is not None:
         return "No known algorithm meets all conditions; they are listed below, with what was measured."
-    meaning, tied = _MEANING.get(name.removeprefix("tied "), ""), name.startswith("tied ")
-    return f"{meaning} Its numbers are the same in all layers." if tied else meaning
+    meaning = _MEANING.get(name, "")
+    return f"{meaning} Its numbers are the same in all layers." if analysis.verdict.tied else meaning
 
 
 def fidelity_sentence(analysis: Analysis) -> str:
