@@ -31,8 +31,8 @@ EXACT = 1e-12  # share of the variance that rounding may leave: the network is t
 @dataclass(frozen=True, kw_only=True)
 class Score:
     """Fidelity on held-out prompts with a 95 % bootstrap interval over prompts. None when the network is constant. On
-    ``exploded`` of the ``prompts`` the algorithm's error is beyond bounds where the network is not. ``left``: what each
-    prompt adds to 1 - fidelity, times their number."""
+    ``exploded`` of the ``prompts`` the algorithm's error is beyond bounds where the network is not. ``left``: how much
+    each prompt moves 1 - fidelity, times their number, to first order; its mean is 1 - fidelity."""
 
     fidelity: float | None
     interval: tuple[float | None, float | None]
@@ -75,7 +75,12 @@ def bootstrap_fidelity(
     and on average."""
     fidelity, interval = r_squared(prediction, reference, weight, cap=EXPLODED, seed=seed)
     error, bound = error_and_bound(prediction, reference, weight, EXPLODED)
-    left = torch.minimum(error, bound)
-    left = None if fidelity is None else left * ((1.0 - fidelity) / left.mean().clamp_min(1e-300))
-    exploded = int((error > bound).sum())
+    exploded, left = int((error > bound).sum()), None
+    if fidelity is not None:
+        w = 1.0 if weight is None else weight[:, None]
+        square = (w * (reference - reference.median(0).values)).square().sum(1)
+        left = (
+            torch.minimum(error, bound) / error.minimum(bound).mean().clamp_min(1e-300) - square / square.mean() + 1.0
+        )
+        left = (1.0 - fidelity) * left
     return Score(fidelity=fidelity, interval=interval, exploded=exploded, prompts=len(reference), left=left)

@@ -69,7 +69,7 @@ class Method(ABC):
     def defaults(self, task: Any, model: Any) -> dict[str, Any]:
         """The checkpoint's description of the model, where [model] does not state it."""
 
-    def fits(self, recipe: Recipe) -> None:  # noqa: B027 - most methods have something to say, none has to
+    def fits(self, recipe: Any) -> None:  # noqa: B027 - most methods have something to say, none has to
         """Raise LayoutError when the parts of a recipe, which is being made, contradict each other."""
 
     def recorded(self, recipe: Recipe) -> dict[str, Any]:

@@ -30,6 +30,7 @@ MEMORY = 8 * 2**30  # bytes that the intermediate matrices of a run may take
 JUDGED = 16_384  # prompts that fits are scored on, where ...
 NUMBERS = 2**25  # ... their tokens and Gram matrices are no more numbers than these
 CHUNK = 2048  # of them at a time
+BOUND = 10.0  # times the median: a prediction that counts as no more among them, so that intervals cover
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +133,8 @@ class SharedKeys(Network[SharedHalf]):
                 lambda p: p.prompts.query,
             )
         )  # fmt: skip
+        sizes = prediction.norm(dim=1)
+        weight = weight.minimum((BOUND * sizes.median() / sizes.clamp_min(1e-300)).clamp(max=1.0))
         return GramHalf(drawn, prediction, held, weight, replace(own.prompts, gram=gram, query=query))
 
     @cached_property
