@@ -69,7 +69,8 @@ def noise(choice: Choice, run: Run) -> Answer | Skipped | None:
             lambda law: linear_prompts(run.model, law.sample(min(PROFILE_PROMPTS, run.prompts // 4), seeds[0])),
         ),
         omegas=omega_effects(
-            counted.family.name, table, kept, task, spec, own.scale, min(EFFECT_PROMPTS, run.prompts // 4), seeds[1]
+            counted.family.name.removeprefix("tied "), table, kept, task, spec, own.scale,
+            min(EFFECT_PROMPTS, run.prompts // 4), seeds[1],
         ),
         shrinkage=label_shrinkage(passing, layers, by_weights, spec, _omegas(diag)[1][:, -1].tolist(), seeds[3]),
         step=effective_steps(

@@ -31,7 +31,7 @@ def describe_recovered(chosen: OmegaFit, spec: ModelSpec, context: int, blocks: 
     what a layer sees of x, and with the law that its steps follow if it is eagle."""
     form, (inputs, label) = chosen.parametrisation, label_indices(spec)
     fields: dict[str, Any] = {
-        "family": chosen.family.name,
+        "family": chosen.family.algorithm if chosen.family.tied else chosen.family.name,
         "parameters": chosen.parameters,
         "dim": len(inputs),
         "context": context,

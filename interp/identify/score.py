@@ -5,6 +5,7 @@ The tolerances of the verdict are the named constants below.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -69,12 +70,13 @@ def bootstrap_fidelity(
     reference: Float[Tensor, "prompt output"],
     seed: int,
     weight: Float[Tensor, " prompt"] | None = None,
+    cap: float = math.inf,
 ) -> Score:
-    """The R^2 of ``prediction`` for ``reference`` over prompts, none of which decides alone (see
-    ``interp.stats.bootstrap.r_squared``): an error counts as at most EXPLODED times the square of the reference there
-    and on average."""
-    fidelity, interval = r_squared(prediction, reference, weight, cap=EXPLODED, seed=seed)
-    error, bound = error_and_bound(prediction, reference, weight, EXPLODED)
+    """The R^2 of ``prediction`` for ``reference`` over prompts (see ``interp.stats.bootstrap.r_squared``).
+    With a ``cap`` none decides alone: an error counts as at most so many times the square of the reference there and on
+    average, and where it is larger the algorithm has exploded."""
+    fidelity, interval = r_squared(prediction, reference, weight, cap=cap, seed=seed)
+    error, bound = error_and_bound(prediction, reference, weight, cap)
     exploded, left = int((error > bound).sum()), None
     if fidelity is not None:
         w = 1.0 if weight is None else weight[:, None]
@@ -83,4 +85,6 @@ def bootstrap_fidelity(
             torch.minimum(error, bound) / error.minimum(bound).mean().clamp_min(1e-300) - square / square.mean() + 1.0
         )
         left = (1.0 - fidelity) * left
-    return Score(fidelity=fidelity, interval=interval, exploded=exploded, prompts=len(reference), left=left)
+    return Score(
+        fidelity=fidelity, interval=interval, exploded=exploded, prompts=len(reference) * (cap < math.inf), left=left
+    )

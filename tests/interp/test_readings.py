@@ -32,9 +32,9 @@ def noisy(seed: int, count: int, noise: float) -> tuple[torch.Tensor, torch.Tens
 @pytest.mark.parametrize("bad", [1e9, float("inf"), float("nan")])
 def test_one_prompt_on_which_the_algorithm_explodes_is_counted_and_does_not_decide(bad):
     prediction, reference = noisy(0, 4000, 0.1)
-    before = bootstrap_fidelity(prediction, reference, 0)
+    before = bootstrap_fidelity(prediction, reference, 0, cap=EXPLODED)
     prediction[7] = bad
-    after = bootstrap_fidelity(prediction, reference, 0)
+    after = bootstrap_fidelity(prediction, reference, 0, cap=EXPLODED)
     assert (before.exploded, after.exploded, after.prompts) == (0, 1, 4000)
     assert before.fidelity is not None and after.fidelity is not None
     # One error counts as EXPLODED times its own square, below 4^2 here, and the mean one: no more than this of 4000.

@@ -26,7 +26,7 @@ def test_equal_layers_are_tied(noise: float, tmp_path: Path) -> None:
     for seed in range(2):
         gd = verdict(network((0.0,) * 3, (-0.03,) * 3, noise, seed=seed), tmp_path)
         both = verdict(network((-0.015,) * 3, (-0.03,) * 3, noise, seed=seed), tmp_path)
-        assert (gd.algorithm, both.algorithm) == ("tied gd", "tied gd++")
+        assert (gd.algorithm, both.algorithm) == ("gd", "gd++") and gd.tied and both.tied
         assert gd.level == both.level == "layer-by-layer"
 
 
@@ -35,11 +35,12 @@ def test_different_layers_are_not(noise: float, tmp_path: Path) -> None:
     for seed in range(2):
         gd = verdict(network((0.0,) * 3, (-0.03, -0.027, -0.033), noise, seed=seed), tmp_path)
         both = verdict(network((-0.01, -0.015, 0.0), (-0.03,) * 3, noise, seed=seed), tmp_path)
-        assert (gd.algorithm, both.algorithm) == ("gd", "gd++")
+        assert (gd.algorithm, both.algorithm) == ("gd", "gd++") and not (gd.tied or both.tied)
 
 
 def test_one_layer_is_not_tied(tmp_path: Path) -> None:
-    assert verdict(network((0.0,), (-0.03,)), tmp_path).algorithm == "gd"
+    found = verdict(network((0.0,), (-0.03,)), tmp_path)
+    assert (found.algorithm, found.tied) == ("gd", False)
 
 
 def test_a_looped_network_is_recognized_from_its_file(tmp_path: Path) -> None:
@@ -49,7 +50,9 @@ def test_a_looped_network_is_recognized_from_its_file(tmp_path: Path) -> None:
     model = LinearTransformer.unrolled(type(one.spec).from_dict(fields), {"Q": one.Q, "P": one.P})
     write_checkpoint(model, tmp_path / "m.safetensors")
     found = analyse(open_checkpoint(str(tmp_path / "m.safetensors")), 256, 0, verdict_only=True)
-    assert found.verdict.algorithm == "tied gd++" and len(found.layers) == found.checkpoint.layers == 4
+    assert (found.verdict.algorithm, found.verdict.tied) == ("gd++", True) and len(
+        found.layers
+    ) == found.checkpoint.layers == 4
     assert found.recovered is not None and found.recovered.parameters == 2
     numbers = {(layer, term.name): term.number for layer, term in found.recovered.terms()}
     assert [numbers[layer, "yx"] for layer in range(4)] == pytest.approx([-0.03] * 4)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from interp.identify.score import Score, bootstrap_fidelity
+from interp.identify.score import EXPLODED, Score, bootstrap_fidelity
 from interp.models.skipped import Skipped
 from interp.models.tasks import Task
 from interp.models.transformer import LinearTransformer
@@ -37,7 +37,7 @@ class Half:
 
     def score(self, prediction: Float[Tensor, "prompt output"], seed: int) -> Score:
         """R^2 of another prediction's additions against the network's, resampling prompts."""
-        return bootstrap_fidelity(prediction - self.held, self.added, seed, self.weight)
+        return bootstrap_fidelity(prediction - self.held, self.added, seed, self.weight, EXPLODED)
 
 
 H = TypeVar("H", bound=Half, covariant=True)
