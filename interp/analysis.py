@@ -74,7 +74,7 @@ def _assembled(
         recovered=None if chosen is None else chosen.family.recovered(chosen, run),
         evidence=Evidence(
             prompts=losses.prompts,
-            held_out=run.network.held_out.drawn.count,
+            held_out=run.network.judged.drawn.count,
             losses=ladder(tuple(row for row in losses.rows if row not in depth)),
             depth_losses=depth,
             notes=(*run.network.notes, *(note for answer in filled for note in answer.notes)),

@@ -29,8 +29,8 @@ def course(analysis: Analysis) -> Iterator[Section]:
         title="Where it stands after every layer",
         finding=f"{shown} follows the read-out after every layer to R² {worst[shown]:.3g} at the worst",
         table=Table(
-            header=("after layer", *families),
-            rows=tuple((str(layer), *(known.get((name, layer), DASH) for name in families)) for layer in layers),
+            header=("family", *(f"after layer {layer}" for layer in layers)),
+            rows=tuple((name, *(known.get((name, layer), DASH) for layer in layers)) for name in families),
         ),
         notes=(
             "R² [95 %] of a family's read-outs for the network's, on prompts that were not fitted. Families of tokens "

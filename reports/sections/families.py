@@ -47,12 +47,13 @@ def families(analysis: Analysis) -> Section | Skipped:
         "numbers": lambda f: DASH if f.fidelity is None and not f.parameters else str(f.parameters),
         "fidelity R² [95 %]": "fidelity", "error": lambda f: family_error(analysis, f.mse),
     }  # fmt: skip
+    ordered = sorted(analysis.families, key=lambda f: (f.fidelity is None, f.parameters))
     notes = (
-        "Fitted on one half of the prompts and scored on the other. Fidelity compares their predictions with the "
+        "Fitted on one half of the prompts and scored on others. Fidelity compares their predictions with the "
         "network's, the mean squared error with the truth.",
     )
     return Section(
         name="families", title="Families, smallest first", finding=family_finding(analysis), notes=notes,
-        table=tabulate(analysis.families, columns, marked=lambda f: f.chosen),
+        table=tabulate(ordered, columns, marked=lambda f: f.chosen),
         remarks=tuple(f"{row.name}: {row.why}" for row in analysis.families if row.why),
     )  # fmt: skip

@@ -173,7 +173,10 @@ def _algorithm(analysis: Analysis) -> Iterator[str]:
     if not verdict.recognized:
         none = f"none of the known ones is it; the nearest leaves {_gap(analysis)}"
         yield f"Which algorithm it runs: {none if is_finite(verdict.fidelity) else 'no family could be scored on it'}"
-    elif is_finite(verdict.fidelity) and 1 - verdict.fidelity >= _NOTABLE:
+    if verdict.rivals:
+        names = " or ".join((verdict.algorithm,) * verdict.recognized + verdict.rivals)
+        yield f"Whether it is {names}: its scores are at the edge"
+    if verdict.recognized and is_finite(verdict.fidelity) and 1 - verdict.fidelity >= _NOTABLE:
         yield f"What the network does beside the algorithm, which leaves {_gap(analysis)}"
 
 

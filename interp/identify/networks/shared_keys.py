@@ -107,8 +107,7 @@ class SharedKeys(Network[SharedHalf]):
         if exploding:
             notes.append(
                 f"{exploding} of {held_out.drawn.count} held-out prompts, where the network's prediction, or what a "
-                f"change of its layers does to it, is above {LARGEST:g} times its median, count in the fidelity as if "
-                "it were that"
+                f"change of its layers does to it, is above {LARGEST:g} times its median, count as if it were that"
             )
         live = live_coordinates(layers, few.gram, few.query, few.readout)
         return cls(model, task, fitted, held_out, tuple(notes), layers=layers, live=live, judging=seeds[2])
@@ -118,7 +117,7 @@ class SharedKeys(Network[SharedHalf]):
         width, own = self.model.spec.width, self.held_out
         count = min(JUDGED, self.task.most_prompts, NUMBERS // (width * (self.task.context + width)))
         if count <= own.drawn.count:
-            return own
+            return replace(own, weight=_bounded(own.prediction, own.weight))
         drawn = self.task.telling().sample(count, self.judging)
         usable = torch.cat([self.usable(drawn[start : start + CHUNK]) for start in range(0, count, CHUNK)])
         drawn = drawn[usable]
@@ -133,9 +132,9 @@ class SharedKeys(Network[SharedHalf]):
                 lambda p: p.prompts.query,
             )
         )  # fmt: skip
-        sizes = prediction.norm(dim=1)
-        weight = weight.minimum((BOUND * sizes.median() / sizes.clamp_min(1e-300)).clamp(max=1.0))
-        return GramHalf(drawn, prediction, held, weight, replace(own.prompts, gram=gram, query=query))
+        return GramHalf(
+            drawn, prediction, held, _bounded(prediction, weight), replace(own.prompts, gram=gram, query=query)
+        )
 
     @cached_property
     def judged_course(self) -> Course:
@@ -158,6 +157,11 @@ class SharedKeys(Network[SharedHalf]):
         return affordable_prompts(
             model.layers, model.heads, model.spec.width, self.task.context, least=self.held_out.drawn.count
         )
+
+
+def _bounded(prediction: Float[Tensor, "prompt output"], weight: Float[Tensor, " prompt"]) -> Float[Tensor, " prompt"]:
+    sizes = prediction.norm(dim=1)
+    return weight.minimum((BOUND * sizes.median() / sizes.clamp_min(1e-300)).clamp(max=1.0))
 
 
 def _require_affordable(model: LinearTransformer, prompts: int) -> None:
