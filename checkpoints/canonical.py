@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from interp.checkpoints.arrays import FLOATS, ArrayFile, scan
+from interp.checkpoints.arrays import FLOATS, ArrayFile
+from interp.checkpoints.scanning import scan
 from interp.errors import LayoutError, UsageError
 from interp.models.atomic import write_atomically
 from interp.models.specification import ModelSpec

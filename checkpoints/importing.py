@@ -21,6 +21,7 @@ from typing import Any
 from interp.checkpoints.arrays import FLOATS, ArrayFile
 from interp.checkpoints.expressions import BoundExpression, WeightExpression, parse_weights
 from interp.checkpoints.grammar import number
+from interp.checkpoints.stored import MEMORY
 from interp.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 from interp.models.tensors import Tensor
@@ -70,6 +71,11 @@ class Import:
     dtype: str  # of the file's tensors, the widest if they differ
     shape: tuple[int, ...]  # of Q and of P: (layers, heads, D, D)
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The names of the arrays that it reads."""
+        return tuple(dict.fromkeys(self.Q.tensors + self.P.tensors))
+
     @classmethod
     def bind(cls, layout: Layout, arrays: ArrayFile) -> Import:
         """Apply a layout to a file's header. Raises LayoutError when they do not fit."""
@@ -97,6 +103,8 @@ class Import:
         q, p = _matrices(Q, P, empty)
         spec = _specification(layout, q.shape[-1])
         check_shapes(spec, {"Q": tuple(q.shape), "P": tuple(p.shape)})
+        if 16 * math.prod(q.shape) > MEMORY:
+            raise LayoutError(f"Q is {tuple(q.shape)}, over {MEMORY} bytes with P; is this a linear transformer?")
         dtype = str(functools.reduce(torch.promote_types, dtypes)).removeprefix("torch.")
         return cls(layout=layout, arrays=arrays, spec=spec, Q=Q, P=P, dtype=dtype, shape=tuple(q.shape))
 
@@ -134,7 +142,7 @@ def detect(arrays: ArrayFile) -> Layout:
     Raises LayoutError, saying what the file holds and what to supply, when there is none or more than one.
     """
     layouts = builtin_layouts()
-    names = set(arrays.arrays)
+    names = {name for name, info in arrays.arrays.items() if info.is_weight}
     matches = [entry.name for entry in layouts.values() if entry.fits(arrays) and set(entry.tensors or ()) == names]
     if len(matches) == 1:
         return layouts[matches[0]]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from interp.checkpoints.arrays import ArrayFile, file_sha256, scan
+from interp.checkpoints.arrays import ArrayFile, file_sha256
 from interp.checkpoints.canonical import CanonicalHeader, canonical_header
 from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
 from interp.checkpoints.locating import locate
-from interp.errors import LayoutError
+from interp.checkpoints.scanning import scan
+from interp.checkpoints.unused import Doubt, Unused, biases_of_size, contradictions, refuse, unused_arrays
+from interp.errors import LayoutError, visible
 from interp.models.specification import ModelSpec
 from interp.models.transformer import LinearTransformer
 
@@ -29,6 +34,7 @@ class Checkpoint:
     dtype: str  # of the file
     notes: tuple[str, ...]  # what was unwrapped, assumed, converted or overridden
     read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
+    unused: tuple[Unused, ...] = ()  # arrays of the file that are no part of the model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,39 +53,48 @@ class Inspection:
     heads: int | None = None
     spec: ModelSpec | None = None
     notes: tuple[str, ...] = ()
+    unused: tuple[Unused, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of ``interp-probe inspect --json``."""
         arrays = [{"name": name, "shape": list(shape), "dtype": dtype} for name, shape, dtype in self.arrays]
         own = dict(vars(self))
-        spec, notes = own.pop("spec"), own.pop("notes")
+        spec, notes, unused = own.pop("spec"), own.pop("notes"), own.pop("unused")
+        left = [{"name": entry.name, "looks_like": entry.looks_like, "misread": entry.misread} for entry in unused]
         model = None if spec is None else spec.to_dict()
-        return {"schema": "interp-probe-inspect/1", **own, "arrays": arrays, "model": model, "notes": list(notes)}
+        fields = {**own, "arrays": arrays, "model": model, "notes": list(notes), "unused": left}
+        return {"schema": "interp-probe-inspect/1", **fields}
 
 
-def open_checkpoint(reference: str, spec: str | None = None) -> Checkpoint:
+def open_checkpoint(
+    reference: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None, ignore: Sequence[str] = ()
+) -> Checkpoint:
     """Read a checkpoint. ``spec`` is a TOML description of a foreign file or the name of a built-in layout; one that
-    holds ``[task]`` alone sets the task, also of a canonical file.
+    holds ``[task]`` alone sets the task, also of a canonical file. ``ignore``: patterns of the names of arrays, and of
+    what the file says of its network, that may be left out although the analysis would be false if they did anything.
 
-    Raises UnreadableFile (damaged or unsafe), LayoutError (not known what the tensors mean), UsageError (no such zoo
-    model or description).
+    Raises UnreadableFile (damaged or unsafe), LayoutError (not known what the tensors mean, or a part of the network
+    would be left out), UsageError (no such zoo model or description).
     """
     name, path = locate(reference)
-    arrays = scan(path)
-    found = _identify(arrays, spec)
+    found = _identify(scan(path), None if spec is None else os.fspath(spec))
+    arrays = found.arrays
+    biases = biases_of_size(arrays, found.unused, found.used)
+    refuse(visible(str(path), 300), (*(u for u in found.unused if u.misread), *biases, *found.doubts), ignore)
     model, notes = found.load()
     return Checkpoint(
         model=model,
         name=name,
-        sha256=file_sha256(arrays.path),
+        sha256=arrays.sha256(),
         layout=found.layout,
         dtype=found.source.dtype,
         notes=(*arrays.notes, *found.notes, *notes),
-        read_by=file_sha256(spec) if spec is not None and Path(spec).exists() else spec,
+        read_by=file_sha256(spec) if spec is not None and Path(spec).exists() else found.given,
+        unused=found.unused,
     )
 
 
-def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
+def inspect_checkpoint(reference: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None) -> Inspection:
     """Read the header of a checkpoint and say what it holds; no weights are read and nothing is run.
 
     A file whose layout is not known, or contradicts itself, is described all the same, with the ``problem``. Raises
@@ -89,14 +104,15 @@ def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
     arrays = scan(path)
     found, problem = None, None
     try:
-        found = _identify(arrays, spec)
+        found = _identify(arrays, None if spec is None else os.fspath(spec))
     except LayoutError as error:
         if spec is not None:
             raise
         problem = str(error)
+    arrays = arrays if found is None else found.arrays
     header = Inspection(
         name=name,
-        sha256=file_sha256(arrays.path),
+        sha256=arrays.sha256(),
         size=arrays.size,
         format=arrays.format,
         arrays=tuple((key, info.shape, info.dtype) for key, info in arrays.arrays.items()),
@@ -106,9 +122,20 @@ def inspect_checkpoint(reference: str, spec: str | None = None) -> Inspection:
     if found is None:
         return header
     layers, heads = found.spec.loops * found.source.shape[0], found.source.shape[1]
-    notes = (*arrays.notes, *found.notes)
+    try:
+        refuse(name, (*(u for u in found.unused if u.misread), *found.doubts), ())
+    except LayoutError as error:
+        problem = str(error)
     return replace(
-        header, layout=found.layout, dtype=found.source.dtype, layers=layers, heads=heads, spec=found.spec, notes=notes
+        header,
+        layout=found.layout,
+        problem=problem,
+        dtype=found.source.dtype,
+        layers=layers,
+        heads=heads,
+        spec=found.spec,
+        notes=(*arrays.notes, *found.notes),
+        unused=found.unused,
     )
 
 
@@ -119,7 +146,35 @@ class _Identified:
     source: CanonicalHeader | Import
     layout: str
     spec: ModelSpec
-    notes: tuple[str, ...]
+    given: str | None  # the --spec
+    told: tuple[str, ...]
+
+    @property
+    def arrays(self) -> ArrayFile:
+        """The file, under the naming that the description fits."""
+        return self.source.arrays
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return tuple(self.arrays.arrays) if isinstance(self.source, CanonicalHeader) else self.source.used
+
+    @cached_property
+    def unused(self) -> tuple[Unused, ...]:
+        return unused_arrays(self.arrays, self.used)
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What a file that does not state its own layout says against the reading."""
+        if isinstance(self.source, CanonicalHeader):
+            return ()
+        layers, heads = self.source.shape[:2]
+        return contradictions(self.arrays.said, self.spec, layers, heads, self.arrays.everything)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        words = [entry.words for entry in self.unused]
+        more = f" and {len(words) - 12} more" if len(words) > 12 else ""
+        return (*self.told, f"not used: {', '.join(words[:12])}{more}") if words else self.told
 
     def load(self) -> tuple[LinearTransformer, tuple[str, ...]]:
         loaded = self.source.load()
@@ -139,9 +194,9 @@ def _identify(arrays: ArrayFile, spec: str | None) -> _Identified:
             )
         source, layout = canonical, "canonical"
     elif isinstance(description, Layout):
-        source, layout = Import.bind(description, arrays), description.name
+        source, layout = _in_some_form(arrays, lambda form: Import.bind(description, form)), description.name
     else:
-        source = Import.bind(detect(arrays), arrays)
+        source = _in_some_form(arrays, lambda form: Import.bind(detect(form), form))
         layout = source.layout.name
         notes.append(
             f"assumed from the tensors' names and shapes: the built-in layout {layout!r} ({source.layout.description}) "
@@ -155,4 +210,18 @@ def _identify(arrays: ArrayFile, spec: str | None) -> _Identified:
         stored, loops = source.shape[0], model_spec.loops
         layers = f"{stored} stored layer{'s' * (stored > 1)}"
         notes.append(f"looped: {layers}, run {loops} times, shown as {loops * stored} layers")
-    return _Identified(source=source, layout=layout, spec=model_spec, notes=tuple(notes))
+    return _Identified(source=source, layout=layout, spec=model_spec, given=spec, told=tuple(notes))
+
+
+def _in_some_form(arrays: ArrayFile, bound: Callable[[ArrayFile], Import]) -> Import:
+    """The first naming of the file's arrays, its own before the shorter ones, that a description fits.
+
+    Raises the LayoutError of the shortest, which also says how it came about."""
+    for form in arrays.forms()[:-1]:
+        with suppress(LayoutError):
+            return bound(form)
+    try:
+        return bound(arrays)
+    except LayoutError as error:
+        dropped = "; ".join(arrays.naming.notes)
+        raise LayoutError(f"{error} ({dropped})" if dropped else str(error)) from error

@@ -1,146 +1,109 @@
-"""Tensors from torch's zip ``.pt`` files, by torch's weights-only reader, on the CPU, with nothing unpickled."""
+"""torch's ``.pt`` files, zip archives and those of before torch 1.6: a pickle of the structure, and blocks of numbers
+beside it. The pickle is read by ``interp.checkpoints.pickles``, which runs nothing; torch's own reader is not used."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from pathlib import Path
+import os
+import struct
+import zipfile
+from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
+from interp.checkpoints.pickles import Damaged, Global, Storage, read_pickle
+from interp.checkpoints.stored import ITEM_SIZES, Stream
 
-from interp.checkpoints.locating import shown
-from interp.errors import UnreadableFile
+__all__ = ["LEGACY_START", "Opened", "read_legacy", "read_zip"]
 
-__all__ = ["WRAPPERS", "dtype_of", "read_tensors"]
+LEGACY_START = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."  # the pickle of torch's magic number
+_STRUCTURE_LIMIT = 2**26  # bytes of the pickle that says how tensors lie in the blocks
 
-# Entries of training checkpoints that hold the model, in order of preference.
-WRAPPERS = (
-    "model_state_dict", "state_dict", "model", "module", "network", "net", "params", "weights",
-    "ema_state_dict", "ema", "hist_dict",
-)  # fmt: skip
+_STORAGES = {
+    "Bool": "bool", "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32", "Long": "int64",
+    "Half": "float16", "BFloat16": "bfloat16", "Float": "float32", "Double": "float64", "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128", "Untyped": "uint8", "QInt8": "qint8", "QUInt8": "quint8", "QInt32": "qint32",
+}  # fmt: skip
 
-_ENTRY_LIMIT = 100_000
-_DEPTH_LIMIT = 50
-
-
-class _IgnoredDtype:
-    """Stands for numpy.dtype: numpy's own would take its flags from the file on trust."""
-
-    def __init__(self, *description: Any) -> None:
-        pass
-
-    def __setstate__(self, state: Any) -> None:
-        pass
+Opened = Callable[[], Stream]
 
 
-def _ignored_scalar(*description: Any) -> None:
-    """Stands for the constructor of numpy scalars (a loss, a step count): read over, not built."""
+def read_zip(opened: Opened, archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> Any:
+    """The content of a zip archive of torch, its tensors described and not read. ``record``: the member data.pkl.
+
+    Raises Damaged."""
+    if record.file_size > _STRUCTURE_LIMIT:
+        raise Damaged(f"its structure takes {record.file_size} bytes, over the limit of {_STRUCTURE_LIMIT}")
+    folder = record.filename.removesuffix("data.pkl")
+    members = {member.filename: member for member in archive.infolist()}
+    order = members.get(f"{folder}byteorder")
+    swapped = order is not None and order.file_size < 100 and archive.read(order).strip() == b"big"
+
+    def storage(identity: Any) -> Any:
+        kind, key, _ = _storage(identity)
+        member = members.get(f"{folder}data/{key}")
+        if member is None:
+            raise Damaged(f"the block {key!r} of numbers is missing")
+
+        def bytes_at(start: int, stop: int) -> bytes:
+            with opened() as file, zipfile.ZipFile(file) as again, again.open(member.filename) as content:
+                content.seek(start)
+                return content.read(stop - start)
+
+        return Storage(kind, member.file_size, bytes_at, swapped)
+
+    with archive.open(record) as file:
+        return read_pickle(file, storage)
 
 
-# Numpy scalars sit in many training checkpoints and are refused by the plain weights-only reader.
-_STAND_INS = [
-    (_IgnoredDtype, "numpy.dtype"),
-    (_ignored_scalar, "numpy.core.multiarray.scalar"),
-    (_ignored_scalar, "numpy._core.multiarray.scalar"),
-]
+def read_legacy(opened: Opened) -> Any:
+    """The content of a file as torch wrote it before version 1.6: five pickles, then the blocks, one after the other.
+
+    Raises Damaged."""
+    blocks: dict[str, tuple[int, int]] = {}  # by key: where the numbers begin, and their bytes
+    needed: dict[str, int] = {}
+
+    def storage(identity: Any) -> Any:
+        if isinstance(identity, tuple) and identity[:1] == ("module",):  # a class with its source code, never run
+            return Global(getattr(identity[1], "name", "module"))
+        kind, key, count = _storage(identity)
+        size = count * ITEM_SIZES.get(kind, 1)
+        needed[key] = max(needed.get(key, 0), size)
+
+        def bytes_at(start: int, stop: int) -> bytes:
+            with opened() as file:
+                file.seek(blocks[key][0] + start)
+                return file.read(stop - start)
+
+        return Storage(kind, size, bytes_at)
+
+    with opened() as file:
+        for _ in range(2):  # magic number and version of the format
+            read_pickle(file)
+        system = read_pickle(file)
+        if isinstance(system, dict) and system.get("little_endian") is False:
+            raise Damaged("it was written on a big-endian machine; save it again as safetensors")
+        content = read_pickle(file, storage)
+        keys = read_pickle(file)
+        end = file.seek(0, os.SEEK_END) if not isinstance(keys, list) else None
+        for key in keys if isinstance(keys, list) else []:
+            count = file.read(8)
+            start = file.tell()
+            size = needed.get(key, 0) if isinstance(key, str) else 0
+            blocks[key] = (start, size)
+            end = file.seek(0, os.SEEK_END)
+            if len(count) < 8 or struct.unpack("<q", count)[0] < 0 or start + size > end:
+                raise Damaged("it ends before its numbers do")
+            file.seek(start + size)
+    if missing := needed.keys() - blocks.keys():
+        raise Damaged(f"the block {min(missing)!r} of numbers is missing")
+    return content
 
 
-def read_tensors(path: Path, label: str) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """All tensors of the archive by dotted name, mapped rather than read, and notes on what was unwrapped or left out.
-
-    A lone tensor is named W. Raises UnreadableFile when the archive is damaged or needs any Python object to be built.
-    """
-    version = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
-    if version < (2, 10):  # CVE-2025-32434, CVE-2026-24747: the weights-only reader ran code from the file
-        raise UnreadableFile(
-            f"torch {torch.__version__} cannot read {label} safely; install torch>=2.10, or save it as safetensors"
-        )
-    # torch.load takes a path that ends so for a safetensors file, whatever is in it; a stream it cannot map.
-    mapped = not path.name.endswith(".safetensors")
-    try:
-        with torch.serialization.safe_globals(_STAND_INS), open(path, "rb") as file:
-            content = torch.load(path if mapped else file, map_location="cpu", weights_only=True, mmap=mapped)
-    except Exception as error:  # a hostile stream can make the reader raise anything
-        raise UnreadableFile(_refusal(label, str(error))) from error
-    if isinstance(content, Tensor):
-        return {"W": content.detach()}, ("the file's single array has no name; it is called W",)
-    content, notes = _unwrap(content, label)
-    tensors: dict[str, Tensor] = {}
-    others = []
-    for name, value in _leaves(content, label):
-        if isinstance(value, Tensor):
-            if name in tensors:
-                raise UnreadableFile(f"{label} holds two tensors that would both be called {name!r}; rename one")
-            tensors[name] = value.detach()
-        else:
-            others.append(shown(name))
-    if not tensors:
-        raise UnreadableFile(f"{label} is a torch file that holds no tensors, expected a state dict")
-    if others:
-        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-        notes.append(f"left out, not arrays: {', '.join(others[:8])}{more}")
-    return tensors, tuple(notes)
-
-
-def _refusal(label: str, message: str) -> str:
-    found = re.search(r"GLOBAL (\S+)|instance of ([\w.]+)|\bgot <class '([\w.]+)'>", message)
-    if found:
-        needed = next(group for group in found.groups() if group)
-        return (
-            f"{label} needs the Python object {needed}, which could run code, and nothing is ever unpickled; "
-            "save the tensors alone: torch.save(model.state_dict(), PATH)"
-        )
-    line = next((text.strip() for text in message.splitlines() if text.strip()), "unreadable")
-    return f"{label} is a damaged or unsupported torch file: {line[:200]}"
-
-
-def _unwrap(content: Any, label: str) -> tuple[Any, list[str]]:
-    notes = []
-    for _ in range(_DEPTH_LIMIT):
-        if not isinstance(content, dict):
-            break
-        # dict.get, not content.get: an OrderedDict from a file may carry attributes that hide its methods.
-        wrapper = next((key for key in WRAPPERS if _holds_tensor(dict.get(content, key), label)), None)
-        if wrapper is None:
-            break
-        keys = sorted(str(key) for key in dict.keys(content))
-        beside = ", ".join(keys[:8]) + (", …" if len(keys) > 8 else "")
-        notes.append(f"read the entry {wrapper!r} of a training checkpoint ({beside})")
-        content = dict.get(content, wrapper)
-    return content, notes
-
-
-def _holds_tensor(value: Any, label: str) -> bool:
-    return isinstance(value, dict) and any(isinstance(leaf, Tensor) for _, leaf in _leaves(value, label))
-
-
-def _leaves(root: Any, label: str) -> Iterator[tuple[str, Any]]:
-    """Whatever in nested dicts and lists is neither, by dotted name. A file can nest without end; this cannot."""
-    stack: list[tuple[str, Any, int]] = [("", root, 0)]
-    visited = 0
-    while stack:
-        prefix, node, depth = stack.pop()
-        visited += 1
-        if depth > _DEPTH_LIMIT or visited > _ENTRY_LIMIT:
-            raise UnreadableFile(
-                f"{label} has more than {_ENTRY_LIMIT} entries or nests them deeper than {_DEPTH_LIMIT}; "
-                "expected a state dict"
-            )
-        if isinstance(node, dict):
-            items = [(str(key), value) for key, value in dict.items(node)]
-        elif isinstance(node, (list, tuple)):
-            items = [(str(index), value) for index, value in enumerate(node)]
-        else:
-            yield prefix, node
-            continue
-        stack.extend((f"{prefix}.{key}" if prefix else key, value, depth + 1) for key, value in reversed(items))
-
-
-def dtype_of(tensor: Tensor) -> str:
-    """Torch's name of it, and what else keeps a tensor from being read as numbers."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if tensor.layout is not torch.strided:
-        return f"{str(tensor.layout).removeprefix('torch.')} {dtype}"
-    return f"{dtype} without data" if tensor.is_meta else dtype
+def _storage(identity: Any) -> tuple[str, str, int]:
+    """Dtype, key and count of a block, of ("storage", torch.FloatStorage, key, place, count, …)."""
+    if not isinstance(identity, tuple) or len(identity) < 5 or identity[0] not in ("storage", b"storage"):
+        raise Damaged("a block of numbers is described as nothing that torch writes")
+    _, kind, key, _, count, *view = identity
+    name = kind.name.rpartition(".")[2].removesuffix("Storage") if isinstance(kind, Global) else ""
+    if not isinstance(key, str) or type(count) is not int or not 0 <= count < 2**63 or view not in ([], [None]):
+        raise Damaged("a block of numbers is described as nothing that torch writes")
+    return _STORAGES.get(name, name.lower() or "unknown"), key, count

@@ -10,12 +10,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.errors import InterpProbeError, UsageError
+from interp.checkpoints.locating import SUFFIXES
+from interp.errors import InterpProbeError, UsageError, unforeseen
 from interp.results import SweepRow
 
 __all__ = ["Settings", "checkpoints_of", "document_names", "sweep"]
-
-SUFFIXES = (".safetensors", ".npz", ".npy", ".pt", ".pth", ".bin", ".ckpt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,8 @@ Analyse = Callable[[str, Path, Settings], SweepRow]
 
 
 def checkpoints_of(sources: Sequence[str]) -> tuple[str, ...]:
-    """The checkpoints named: files and zoo names as they are, of a folder all files with the suffix of one, by name.
+    """The checkpoints named: files and zoo names as they are, of a folder all that has the suffix of one, by name: a
+    link that leads nowhere or a pipe is a row of its own, with what is wrong with it.
 
     Raises UsageError for a folder without any, and for one checkpoint named twice.
     """
@@ -39,7 +39,7 @@ def checkpoints_of(sources: Sequence[str]) -> tuple[str, ...]:
     for source in sources:
         folder = Path(source)
         if folder.is_dir():
-            files = sorted(str(path) for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+            files = sorted(str(path) for path in folder.iterdir() if path.name.endswith(SUFFIXES))
             if not files:
                 raise UsageError(f"{source} holds no checkpoint, expected files that end in {', '.join(SUFFIXES)}")
             found += files
@@ -87,5 +87,7 @@ def _guarded(analyse: Analyse, checkpoint: str, place: Path, settings: Settings)
     try:
         return analyse(checkpoint, place, settings)
     except InterpProbeError as error:
-        message = " ".join(str(error).splitlines())
-        return SweepRow(checkpoint=checkpoint, error=message, exit_code=error.exit_code)
+        return SweepRow(checkpoint=checkpoint, error=str(error), exit_code=error.exit_code)
+    except Exception as error:  # whatever one file brings about, the others are analysed
+        message, code = unforeseen(error)
+        return SweepRow(checkpoint=checkpoint, error=message, exit_code=code)

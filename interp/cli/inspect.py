@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interp.cli.running import expect_readable
+from interp.cli.running import expect_readable, wide_console
+from interp.errors import visible
 
 if TYPE_CHECKING:
     from interp.checkpoints.opening import Inspection
+    from interp.models.specification import ModelSpec
 
 __all__ = ["command"]
 
@@ -27,51 +29,66 @@ def command(checkpoint: str, spec: str | None, as_json: bool) -> None:
 
     found = inspect_checkpoint(checkpoint, spec)
     if as_json:
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        click.echo(json.dumps(_finite(found.to_dict()), indent=2, allow_nan=False))
     else:
         _print(found)
 
 
 def _print(found: Inspection) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from interp.checkpoints.locating import shown
-
-    console = Console(highlight=False)
+    console = wide_console()
     console.print(Text(f"{found.name}: {found.format}, {found.size:,} bytes, sha256 {found.sha256}"), soft_wrap=True)
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="bold", no_wrap=True)
-    facts.add_column()
-    if found.spec is None:
-        facts.add_row("layout", Text("not known"))
-        facts.add_row("problem", Text(str(found.problem)))
-    else:
-        spec = found.spec
-        attention = f"keys {spec.attention.keys}, scale {spec.attention.scale}"
-        facts.add_row("layout", Text(str(found.layout)))
-        facts.add_row("size", Text(f"{_count(found.layers, 'layer')}, {_count(found.heads, 'head')}, {found.dtype}"))
-        facts.add_row("tokens", Text(", ".join(f"{shown(name)}: {size}" for name, size in spec.tokens)))
-        facts.add_row("attention", Text(f"{attention}, {'' if spec.residual else 'no '}residual"))
-        if spec.clip is not None:
-            facts.add_row("clip", Text(f"activations clipped to ±{spec.clip:g}"))
-        facts.add_row("prediction", Text(f"{'-' if spec.readout.sign < 0 else '+'}{shown(spec.readout.channel)}"))
-        facts.add_row("task", Text("none stated" if spec.task is None else _json(spec.task)))
-        if spec.provenance:
-            facts.add_row("provenance", Text(_json(spec.provenance)))
+    facts.add_column(overflow="fold")
+    facts.add_row("layout", Text(found.layout or "not known"))
+    if found.spec is not None:
+        size = f"{_count(found.layers, 'layer')}, {_count(found.heads, 'head')}, {found.dtype}"
+        for name, value in {"size": size, **_facts(found.spec)}.items():
+            facts.add_row(name, Text(value))
+    if found.problem is not None:
+        facts.add_row("problem", Text(found.problem))
     for note in found.notes:
         facts.add_row("note", Text(note))
     console.print(facts)
-    table = Table("tensor", "shape", "dtype", box=None, pad_edge=False, header_style="bold")
-    for name, shape, dtype in found.arrays:
-        table.add_row(Text(shown(name)), Text(" x ".join(map(str, shape)) or "one number"), Text(dtype))
+    unused = {entry.name: entry for entry in found.unused}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("tensor", "shape", "dtype", *(("not used, looks like",) if unused else ())):
+        table.add_column(heading, overflow="fold")
+    rows = [*found.arrays, *((u.name, u.info.shape, u.info.dtype) for u in found.unused)]
+    for name, shape, dtype in dict.fromkeys(rows):
+        cells = [visible(name), " x ".join(map(str, shape)) or "one number", dtype]
+        table.add_row(*map(Text, [*cells, unused[name].looks_like if name in unused else ""][: len(table.columns)]))
     console.print()
     console.print(table)
 
 
+def _facts(spec: ModelSpec) -> dict[str, str]:
+    attention = f"keys {spec.attention.keys}, scale {spec.attention.scale}"
+    facts = {
+        "tokens": ", ".join(f"{visible(name)}: {size}" for name, size in spec.tokens),
+        "attention": f"{attention}, {'' if spec.residual else 'no '}residual",
+        "clip": "" if spec.clip is None else f"activations clipped to ±{spec.clip:g}",
+        "prediction": f"{'-' if spec.readout.sign < 0 else '+'}{visible(spec.readout.channel)}",
+        "task": "none stated" if spec.task is None else _json(spec.task),
+        "provenance": _json(spec.provenance) if spec.provenance else "",
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
 def _json(table: Mapping[str, Any]) -> str:
-    return json.dumps(dict(table), ensure_ascii=False)
+    return visible(json.dumps(_finite(dict(table)), ensure_ascii=False), 4000)
+
+
+def _finite(value: Any) -> Any:
+    """JSON data whose numbers are numbers: what is none is null."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value
 
 
 def _count(number: int | None, noun: str) -> str:

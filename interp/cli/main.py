@@ -1,7 +1,7 @@
 """``interp-probe``: the entry point, its sub-commands and its exit codes.
 
 0 done; 1 a stated check failed; 2 usage; 3 unreadable or unsafe file; 4 layout unknown; 5 part of a sweep failed;
-130 interrupted. Commands are imported when they are called, so that ``--help`` is quick.
+6 a fault of this tool; 130 interrupted. Commands are imported when they are called, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 import click
 
-from interp.errors import InterpProbeError, UsageError, did_you_mean
+from interp.errors import InterpProbeError, UsageError, did_you_mean, unforeseen, visible
 
 __all__ = ["cli", "main"]
 
@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
 
 EPILOG = (
     "Exit codes: 0 done; 1 a stated check failed; 2 usage; 3 unreadable or unsafe file; 4 layout unknown; "
-    "5 part of a sweep failed; 130 interrupted."
+    "5 part of a sweep failed; 6 a fault of this tool; 130 interrupted."
 )
 
 
@@ -98,7 +98,9 @@ def main(argv: list[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     try:
-        code = cli.main(args=argv, prog_name="interp-probe", standalone_mode=False)
+        code = cli.main(
+            args=_plain(sys.argv[1:] if argv is None else argv), prog_name="interp-probe", standalone_mode=False
+        )
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where a reader that left or a full disk can still be dealt with
     except InterpProbeError as error:
@@ -114,11 +116,30 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         _abandon_stdout()
         code = _failed(f"stopped by the system: {error}", UsageError.exit_code)
+    except Exception as error:
+        code = _failed(*unforeseen(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _plain(arguments: list[str]) -> list[str]:
+    """The arguments with every name that begins with a dash written as ``./-name``: what comes after ``--``, and a file
+    that is there and whose name no option can have. click would take it for options."""
+    options, end, names = arguments, len(arguments), []
+    if "--" in arguments:
+        end = arguments.index("--")
+        options, names = arguments[:end], arguments[end + 1 :]
+    return [
+        f"./{word}" if word.startswith("-") and (at >= end or _is_file(word)) else word
+        for at, word in enumerate([*options, *names])
+    ]
+
+
+def _is_file(word: str) -> bool:
+    return "." in word and "=" not in word and os.path.lexists(word)
+
+
 def _failed(message: str, code: int) -> int:
-    click.echo(f"interp-probe: {' '.join(message.splitlines())}", err=True)
+    click.echo(f"interp-probe: {visible(' '.join(message.splitlines()), 4000)}", err=True)
     return code
 
 

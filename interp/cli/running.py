@@ -20,6 +20,7 @@ from interp.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from rich.console import Console
 
     from interp.results import Analysis, ProbeReport
 
@@ -41,6 +42,7 @@ __all__ = [
     "run_command",
     "table_options",
     "use_one_thread",
+    "wide_console",
     "working",
     "write_results",
 ]
@@ -48,6 +50,7 @@ __all__ = [
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 KEPT_BLOCK, KEPT_MEMORY = 2**28, 2**30  # bytes
+NO_WIDTH = 100_000  # columns
 SEED = click.IntRange(0, 2**32 - 1)  # what every generator takes
 
 
@@ -70,6 +73,13 @@ def progress_line() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda step: status.update(step)
+
+
+def wide_console() -> Console:
+    """Where results are printed. A file or a pipe has no width: nothing is cut or folded there."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else NO_WIDTH)
 
 
 def run_command() -> str:

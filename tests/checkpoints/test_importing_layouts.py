@@ -109,7 +109,7 @@ def test_ahn_by_its_own_formula(tmp_path: Path) -> None:
 
 
 def test_a_built_in_layout_by_name(tmp_path: Path) -> None:
-    path = save(tmp_path / "m", W=random(3, 3), step=torch.tensor(3))
+    path = save(tmp_path / "m", W=random(3, 3), extra=random(5))
     with pytest.raises(LayoutError, match="not known"):
         open_checkpoint(path)
     opened = open_checkpoint(path, "spin-glass")
