@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +14,7 @@ from interp.checkpoints.arrays import ArrayFile, file_sha256
 from interp.checkpoints.canonical import CanonicalHeader, canonical_header
 from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
 from interp.checkpoints.locating import locate
+from interp.checkpoints.reading import Described, Reading
 from interp.checkpoints.scanning import scan
 from interp.checkpoints.unused import Doubt, Unused, biases_of_size, contradictions, refuse, unused_arrays
 from interp.errors import LayoutError, visible
@@ -66,21 +67,19 @@ class Inspection:
         return {"schema": "interp-probe-inspect/1", **fields}
 
 
-def open_checkpoint(
-    reference: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None, ignore: Sequence[str] = ()
-) -> Checkpoint:
+def open_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -> Checkpoint:
     """Read a checkpoint. ``spec`` is a TOML description of a foreign file or the name of a built-in layout; one that
-    holds ``[task]`` alone sets the task, also of a canonical file. ``ignore``: patterns of the names of arrays, and of
-    what the file says of its network, that may be left out although the analysis would be false if they did anything.
+    holds ``[task]`` alone sets the task, also of a canonical file. A ``Reading`` also says what may be left out.
 
     Raises UnreadableFile (damaged or unsafe), LayoutError (not known what the tensors mean, or a part of the network
     would be left out), UsageError (no such zoo model or description).
     """
     name, path = locate(reference)
-    found = _identify(scan(path), None if spec is None else os.fspath(spec))
+    reading = Reading.of(spec)
+    found = _identify(scan(path), reading.spec)
     arrays = found.arrays
     biases = biases_of_size(arrays, found.unused, found.used)
-    refuse(visible(str(path), 300), (*(u for u in found.unused if u.misread), *biases, *found.doubts), ignore)
+    refuse(visible(str(path), 300), (*(u for u in found.unused if u.misread), *biases, *found.doubts), reading.ignore)
     model, notes = found.load()
     return Checkpoint(
         model=model,
@@ -89,24 +88,24 @@ def open_checkpoint(
         layout=found.layout,
         dtype=found.source.dtype,
         notes=(*arrays.notes, *found.notes, *notes),
-        read_by=file_sha256(spec) if spec is not None and Path(spec).exists() else found.given,
+        read_by=file_sha256(reading.spec) if reading.spec and Path(reading.spec).exists() else reading.spec,
         unused=found.unused,
     )
 
 
-def inspect_checkpoint(reference: str | os.PathLike[str], spec: str | os.PathLike[str] | None = None) -> Inspection:
+def inspect_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -> Inspection:
     """Read the header of a checkpoint and say what it holds; no weights are read and nothing is run.
 
     A file whose layout is not known, or contradicts itself, is described all the same, with the ``problem``. Raises
     what ``open_checkpoint`` raises for a file that cannot be read, and for a ``spec`` that cannot.
     """
     name, path = locate(reference)
-    arrays = scan(path)
+    arrays, reading = scan(path), Reading.of(spec)
     found, problem = None, None
     try:
-        found = _identify(arrays, None if spec is None else os.fspath(spec))
+        found = _identify(arrays, reading.spec)
     except LayoutError as error:
-        if spec is not None:
+        if reading.spec is not None:
             raise
         problem = str(error)
     arrays = arrays if found is None else found.arrays
@@ -123,7 +122,7 @@ def inspect_checkpoint(reference: str | os.PathLike[str], spec: str | os.PathLik
         return header
     layers, heads = found.spec.loops * found.source.shape[0], found.source.shape[1]
     try:
-        refuse(name, (*(u for u in found.unused if u.misread), *found.doubts), ())
+        refuse(name, (*(u for u in found.unused if u.misread), *found.doubts), reading.ignore)
     except LayoutError as error:
         problem = str(error)
     return replace(
@@ -146,7 +145,6 @@ class _Identified:
     source: CanonicalHeader | Import
     layout: str
     spec: ModelSpec
-    given: str | None  # the --spec
     told: tuple[str, ...]
 
     @property
@@ -210,7 +208,7 @@ def _identify(arrays: ArrayFile, spec: str | None) -> _Identified:
         stored, loops = source.shape[0], model_spec.loops
         layers = f"{stored} stored layer{'s' * (stored > 1)}"
         notes.append(f"looped: {layers}, run {loops} times, shown as {loops * stored} layers")
-    return _Identified(source=source, layout=layout, spec=model_spec, given=spec, told=tuple(notes))
+    return _Identified(source=source, layout=layout, spec=model_spec, told=tuple(notes))
 
 
 def _in_some_form(arrays: ArrayFile, bound: Callable[[ArrayFile], Import]) -> Import:

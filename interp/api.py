@@ -16,6 +16,7 @@ from interp.analysis import analyse as _analyse
 from interp.certificate import certify, recognize
 from interp.checkpoints.opening import Checkpoint
 from interp.checkpoints.opening import open_checkpoint as _open_checkpoint
+from interp.checkpoints.reading import Reading
 from interp.errors import CheckFailed, LayoutError
 from interp.evidence.probing import probe_checkpoint
 from interp.models.gram import forward, head_layers
@@ -32,8 +33,9 @@ __all__ = ["Source", "analyse", "emit", "explore", "identify", "open_checkpoint"
 Source = str | PathLike[str] | Checkpoint
 
 
-def open_checkpoint(source: Source, spec: str | None = None) -> Checkpoint:
+def open_checkpoint(source: Source, spec: str | PathLike[str] | None = None, ignore: Sequence[str] = ()) -> Checkpoint:
     """Read a checkpoint: a path or ``zoo:NAME``. ``spec`` is a TOML description of a file of another layout.
+    ``ignore``: patterns, such as "norm*", of arrays that the description leaves out because they do nothing.
 
     Its ``model`` has Q and P, (layer, head, D, D): a layer moves e_i by s * sum_h sum_j (e_i^T Q_h e_j) P_h e_j.
     Raises UnreadableFile for a damaged or unsafe file, LayoutError where it is not known what the tensors mean,
@@ -43,7 +45,11 @@ def open_checkpoint(source: Source, spec: str | None = None) -> Checkpoint:
     >>> tuple(open_checkpoint("zoo:lsa-1").model.Q.shape)
     (1, 2, 40, 40)
     """
-    return source if isinstance(source, Checkpoint) else _open_checkpoint(fspath(source), spec)
+    return (
+        source
+        if isinstance(source, Checkpoint)
+        else _open_checkpoint(source, Reading(None if spec is None else fspath(spec), tuple(ignore)))
+    )
 
 
 def analyse(checkpoint: Source, prompts: int = DEFAULT_PROMPTS, seed: int = 0) -> Analysis:
@@ -122,7 +128,7 @@ def emit(checkpoint: Source, to: str = "numpy", prompts: int = DEFAULT_PROMPTS, 
     return emitted(certify(choice, prompts, None), to)
 
 
-def explore(*checkpoints: str | PathLike[str], spec: str | None = None) -> Page:
+def explore(*checkpoints: str | PathLike[str], spec: str | PathLike[str] | None = None) -> Page:
     """An interactive page of the weight matrices; several checkpoints are compared with the first, up to gauge. Raises
     UsageError when they cannot be shown together, and as ``open_checkpoint`` does.
 

@@ -43,6 +43,7 @@ def checkpoint_info(checkpoint: Checkpoint) -> CheckpointInfo:
         added={layer.name: layer.to_dict() for layer in spec.added},
         notes=checkpoint.notes,
         read_by=checkpoint.read_by,
+        unused={entry.name: entry.looks_like for entry in checkpoint.unused},
     )
 
 

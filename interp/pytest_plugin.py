@@ -26,7 +26,7 @@ def recovered_algorithm(request: pytest.FixtureRequest) -> Callable[..., None]:
     """``recovered_algorithm(checkpoint, golden, spec=None)`` compares, and fails naming every figure that moved."""
     update = bool(request.config.getoption("--update-golden"))
 
-    def compare(checkpoint: str | Path, golden: str | Path, spec: str | None = None) -> None:
+    def compare(checkpoint: str | Path, golden: str | Path, spec: str | Path | None = None) -> None:
         import torch
 
         from interp.checkpoints.opening import open_checkpoint

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interp.checkpoints.locating import SUFFIXES
+from interp.checkpoints.reading import Reading
 from interp.errors import InterpProbeError, UsageError, unforeseen
 from interp.results import SweepRow
 
@@ -21,7 +22,7 @@ __all__ = ["Settings", "checkpoints_of", "document_names", "sweep"]
 class Settings:
     """What every checkpoint of a sweep is analysed with."""
 
-    spec: str | None
+    spec: Reading
     prompts: int
     seed: int
 

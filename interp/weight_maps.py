@@ -29,6 +29,7 @@ from interp.algebra.weight_parts import (
     singular_values,
 )
 from interp.checkpoints.opening import Checkpoint, open_checkpoint
+from interp.checkpoints.reading import Described
 from interp.errors import InterpProbeError, LayoutError, UsageError
 from interp.models.gram import forward, head_layers
 from interp.models.skipped import Skipped
@@ -46,7 +47,7 @@ _STEP = re.compile(r"(?:step|iteration|iter|epoch|ckpt|checkpoint)[-_=. ]*(\d+)"
 
 def explore(
     references: Sequence[str],
-    spec: str | None = None,
+    spec: Described = None,
     progress: Callable[[str], None] = lambda step: None,
     command: str | None = None,
 ) -> WeightMaps:
@@ -79,7 +80,7 @@ def explore(
 
 
 def _opened(
-    references: Sequence[str], spec: str | None, progress: Callable[[str], None]
+    references: Sequence[str], spec: Described, progress: Callable[[str], None]
 ) -> tuple[list[Checkpoint], list[int | None], list[str]]:
     """The checkpoints, their training steps, and notes on what is left out, reordered or different."""
     if not references:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import click
 
+from interp.checkpoints.reading import Reading
 from interp.cli.running import (
     REPORT,
     SEED_OPTION,
-    SPEC,
     TableFolders,
     expect_results,
     json_option,
     print_result,
     prompts_option,
+    reading_options,
     run_command,
     table_options,
     working,
@@ -26,14 +27,14 @@ PROMPTS = prompts_option("How many prompts: half fitted on, half scored on.")
 
 @click.command("analyse")
 @click.argument("checkpoint")
-@SPEC
+@reading_options
 @REPORT
 @json_option(" instead of tables")
 @PROMPTS
 @SEED_OPTION
 @table_options
 def command(
-    checkpoint: str, spec: str | None, report: str | None, as_json: bool, prompts: int, seed: int, tables: TableFolders
+    checkpoint: str, spec: Reading, report: str | None, as_json: bool, prompts: int, seed: int, tables: TableFolders
 ) -> None:
     """Say which algorithm CHECKPOINT (a path or zoo:NAME) runs, with coefficients, uncertainty and evidence."""
     analyse_checkpoint(checkpoint, spec, report, as_json, prompts, seed, tables, verdict_only=False)
@@ -41,7 +42,7 @@ def command(
 
 def analyse_checkpoint(
     checkpoint: str,
-    spec: str | None,
+    spec: Reading,
     report: str | None,
     as_json: bool,
     prompts: int,

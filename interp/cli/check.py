@@ -6,7 +6,8 @@ import json
 
 import click
 
-from interp.cli.running import SEED, expect_readable, expect_writable, run_command, working
+from interp.checkpoints.reading import Reading
+from interp.cli.running import SEED, expect_readable, expect_writable, reading_options, run_command, working
 from interp.errors import CheckFailed, UsageError
 
 __all__ = ["command"]
@@ -16,12 +17,12 @@ __all__ = ["command"]
 @click.argument("checkpoint")
 @click.option("--golden", required=True, metavar="FILE", help="The golden JSON file.")
 @click.option("--update", is_flag=True, help="Write the golden file from this checkpoint instead of comparing.")
-@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--prompts", type=int, help="How many prompts (with --update; else those of the golden file).")
 @click.option("--seed", type=SEED, help="Seed (with --update; else that of the golden file).")
 def command(
-    checkpoint: str, golden: str, update: bool, spec: str | None, as_json: bool, prompts: int | None, seed: int | None
+    checkpoint: str, golden: str, update: bool, spec: Reading, as_json: bool, prompts: int | None, seed: int | None
 ) -> None:
     """Compare the verdict, the coefficients and the fidelity of CHECKPOINT with a golden file.
 

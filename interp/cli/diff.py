@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from interp.checkpoints.reading import Reading
 from interp.cli.explore import open_page
-from interp.cli.running import expect_readable, expect_writable, run_command, working
+from interp.cli.running import expect_readable, expect_writable, reading_options, run_command, working
 from interp.errors import UsageError
 
 __all__ = ["command"]
@@ -17,11 +18,11 @@ __all__ = ["command"]
 @click.command("diff")
 @click.argument("a")
 @click.argument("b")
-@click.option("--spec", metavar="FILE.toml", help="How to read files of a foreign layout, or a built-in layout's name.")
+@reading_options
 @click.option("--out", metavar="OUT.html", help="Also write the page that 'explore A B' writes.")
 @click.option("--open", "opened", is_flag=True, help="Open that page in the browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def command(a: str, b: str, spec: str | None, out: str | None, opened: bool, as_json: bool) -> None:
+def command(a: str, b: str, spec: Reading, out: str | None, opened: bool, as_json: bool) -> None:
     """How far B is from A, layer by layer, whatever the order, sign and scale of their heads.
 
     The distance of a layer is |K_B - K_A| / |K_A| with K[a,b,c,e] = sum_h P_h[a,b] Q_h[e,c], over the

@@ -7,7 +7,16 @@ import shlex
 
 import click
 
-from interp.cli.running import SEED_OPTION, expect_readable, expect_writable, prompts_option, run_command, working
+from interp.checkpoints.reading import Reading
+from interp.cli.running import (
+    SEED_OPTION,
+    expect_readable,
+    expect_writable,
+    prompts_option,
+    reading_options,
+    run_command,
+    working,
+)
 from interp.errors import CheckFailed
 from interp.reports.emit import LANGUAGES, emitted
 
@@ -18,13 +27,11 @@ __all__ = ["command"]
 @click.argument("checkpoint")
 @click.option("--to", "form", type=click.Choice(list(LANGUAGES)), required=True, help="What to write.")
 @click.option("--out", metavar="FILE", help="Where to write it [default: to standard output].")
-@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
 @prompts_option("To identify on, and of every kind in the certificate (of linear dynamics at most 512).")
 @SEED_OPTION
-def command(
-    checkpoint: str, form: str, out: str | None, spec: str | None, as_json: bool, prompts: int, seed: int
-) -> None:
+def command(checkpoint: str, form: str, out: str | None, spec: Reading, as_json: bool, prompts: int, seed: int) -> None:
     """Write the algorithm that CHECKPOINT runs as a function that needs nothing of this package: of (X, y, x_query) for
     regression, of (A, B, C) for matrix completion, of the states so far for linear dynamics.
 

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import click
 
-from interp.cli.running import expect_readable, expect_writable, run_command, working
+from interp.checkpoints.reading import Reading
+from interp.cli.running import expect_readable, expect_writable, reading_options, run_command, working
 
 __all__ = ["command", "open_page"]
 
 
 @click.command("explore")
 @click.argument("checkpoints", nargs=-1, required=True, metavar="CHECKPOINT [CHECKPOINT_B | MORE STEPS...]")
-@click.option("--spec", metavar="FILE.toml", help="How to read files of a foreign layout, or a built-in layout's name.")
+@reading_options
 @click.option("--out", metavar="OUT.html", default="explorer.html", show_default=True, help="The page to write.")
 @click.option("--open", "opened", is_flag=True, help="Open the page in the browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: coefficients, counts, hashes.")
-def command(checkpoints: tuple[str, ...], spec: str | None, out: str, opened: bool, as_json: bool) -> None:
+def command(checkpoints: tuple[str, ...], spec: Reading, out: str, opened: bool, as_json: bool) -> None:
     """Write an offline HTML page to look at the weights of a CHECKPOINT (a path or zoo:NAME) cell by cell.
 
     Two checkpoints are compared (A, B and B - A, aligned up to gauge); three or more are steps of a training. Any

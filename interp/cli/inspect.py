@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interp.cli.running import expect_readable, wide_console
+from interp.checkpoints.reading import Reading
+from interp.cli.running import expect_readable, reading_options, wide_console
 from interp.errors import visible
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ __all__ = ["command"]
 
 @click.command("inspect")
 @click.argument("checkpoint")
-@click.option("--spec", metavar="FILE.toml", help="How to read a foreign file, or the name of a built-in layout.")
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
-def command(checkpoint: str, spec: str | None, as_json: bool) -> None:
+def command(checkpoint: str, spec: Reading, as_json: bool) -> None:
     """Show what CHECKPOINT (a path or zoo:NAME) holds, from its header only: no weights are read, nothing is run."""
     expect_readable(checkpoint)
     from interp.checkpoints.opening import inspect_checkpoint

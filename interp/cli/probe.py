@@ -6,15 +6,16 @@ import re
 
 import click
 
+from interp.checkpoints.reading import Reading
 from interp.cli.running import (
     REPORT,
     SEED_OPTION,
-    SPEC,
     TableFolders,
     expect_results,
     json_option,
     print_result,
     prompts_option,
+    reading_options,
     run_command,
     table_options,
     working,
@@ -41,7 +42,7 @@ __all__ = ["command", "numbers"]
     metavar="NAME",
     help="sound, or as published: akyurek (minutes), mesa; repeatable. Default: sound, and mesa where it applies.",
 )
-@SPEC
+@reading_options
 @REPORT
 @json_option(" instead of a table")
 @prompts_option("How many prompts, in constant memory.")
@@ -53,7 +54,7 @@ def command(
     layers: str | None,
     positions: str | None,
     protocols: tuple[str, ...],
-    spec: str | None,
+    spec: Reading,
     report: str | None,
     as_json: bool,
     prompts: int,

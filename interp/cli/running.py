@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from interp.checkpoints.reading import Reading
 from interp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ __all__ = [
     "REPORT",
     "SEED",
     "SEED_OPTION",
-    "SPEC",
     "TableFolders",
     "expect_folder",
     "expect_readable",
@@ -39,6 +39,7 @@ __all__ = [
     "print_result",
     "progress_line",
     "prompts_option",
+    "reading_options",
     "run_command",
     "table_options",
     "use_one_thread",
@@ -134,9 +135,27 @@ def expect_folder(option: str, path: str | Path) -> Path:
     return folder
 
 
-SPEC = click.option(
+SPEC_OPTION = click.option(
     "--spec", metavar="FILE.toml", help="How to read a file of a foreign layout, or the name of a built-in layout."
 )
+IGNORE_OPTION = click.option(
+    "--ignore",
+    multiple=True,
+    metavar="PATTERN",
+    help="Arrays that may be left out, such as 'norm*'; repeatable.",
+)
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --spec and --ignore of a command that reads checkpoints, which gets them as ``spec``."""
+
+    @functools.wraps(command)
+    def with_reading(*, spec: str | None, ignore: tuple[str, ...], **rest: Any) -> Any:
+        return command(spec=Reading(spec, ignore), **rest)
+
+    return SPEC_OPTION(IGNORE_OPTION(with_reading))
+
+
 REPORT = click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")
 SEED_OPTION = click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the result.")
 

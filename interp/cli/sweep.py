@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interp import __version__
+from interp.checkpoints.reading import Reading
 from interp.cli.running import (
     SEED,
     TableFolders,
     expect_folder,
     progress_line,
+    reading_options,
     run_command,
     table_options,
     use_one_thread,
@@ -31,7 +33,7 @@ __all__ = ["command"]
 @click.command("sweep")
 @click.argument("checkpoints", nargs=-1, required=True)
 @click.option("--out", metavar="FOLDER", required=True, help="One JSON document a checkpoint goes there.")
-@click.option("--spec", metavar="FILE.toml", help="How to read files of a foreign layout.")
+@reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
 @click.option("--prompts", type=int, default=4096, show_default=True, help="For each: half fitted on, half scored on.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes every number of the results.")
@@ -40,7 +42,7 @@ __all__ = ["command"]
 def command(
     checkpoints: tuple[str, ...],
     out: str,
-    spec: str | None,
+    spec: Reading,
     as_json: bool,
     prompts: int,
     seed: int,

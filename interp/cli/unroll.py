@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from interp.cli.running import SEED, expect_readable, use_one_thread
+from interp.checkpoints.reading import Reading
+from interp.cli.running import SEED, expect_readable, reading_options, use_one_thread
 from interp.errors import LayoutError, UsageError
 
 __all__ = ["command"]
@@ -16,11 +17,11 @@ __all__ = ["command"]
 
 @click.command("unroll")
 @click.argument("checkpoint")
-@click.option("--spec", metavar="FILE.toml", help="How to read a file of a foreign layout.")
+@reading_options
 @click.option("--prompts", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many to unroll.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes the prompts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
-def command(checkpoint: str, spec: str | None, prompts: int, seed: int, as_json: bool) -> None:
+def command(checkpoint: str, spec: Reading, prompts: int, seed: int, as_json: bool) -> None:
     """Unroll CHECKPOINT on prompts of its task: x_i^l = M x_i + u y_i and y_i^l = a y_i - <w, x_i> after every layer l.
 
     Exact, with no probe: the matrices are read off the product of the layers' maps.

@@ -36,6 +36,7 @@ class CheckpointInfo:
     added: Mapping[str, Any] = field(default_factory=dict)  # layer kinds beside attention and read-out: their settings
     notes: tuple[str, ...] = ()  # what the reader did to the file: unwrapped, transposed, padded …
     read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
+    unused: Mapping[str, str] = field(default_factory=dict)  # arrays left out: what each looks like
 
 
 class Document(Tabular):
