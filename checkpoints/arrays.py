@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,7 @@ FLOATS = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # bytes, by 
 # by Python itself, whose stack may end.
 FAULTS = (
     OSError, ValueError, RuntimeError, EOFError, NotImplementedError, OverflowError, MemoryError, KeyError, TypeError,
-    IndexError, SyntaxError, zipfile.BadZipFile, zlib.error, SafetensorError,
+    IndexError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error, SafetensorError,
 )  # fmt: skip
 
 

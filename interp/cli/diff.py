@@ -9,7 +9,7 @@ import click
 
 from interp.checkpoints.reading import Reading
 from interp.cli.explore import open_page
-from interp.cli.running import expect_readable, expect_writable, reading_options, run_command, working
+from interp.cli.running import expect_readable, expect_writable, reading_options, run_command, wide_console, working
 from interp.errors import UsageError
 
 __all__ = ["command"]
@@ -54,11 +54,10 @@ def command(a: str, b: str, spec: Reading, out: str | None, opened: bool, as_jso
 
 
 def _print(difference: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = wide_console()
     a, b = (difference[key]["name"] for key in ("a", "b"))
     console.print(Text(f"A {a}\nB {b}{': the same weights' if difference['same_weights'] else ''}"), soft_wrap=True)
     for note in difference["notes"]:

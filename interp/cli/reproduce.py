@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interp.cli.running import expect_writable, progress_line, run_command, use_one_thread
+from interp.cli.running import expect_writable, progress_line, run_command, use_one_thread, wide_console
 from interp.papers.paper import Paper, about, make_anew, paper_named, paper_names, shipped_results
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def _page(paper: Paper, sections: Sequence[Section], recorded: dict[str, object]
 
 
 def _print(sections: Sequence[Section]) -> None:
-    from rich.console import Console, Group
+    from rich.console import Group
 
     from interp.reports.terminal_layout import items, section, show
 
-    console = Console(highlight=False)
+    console = wide_console()
     for part in sections:
         tables = _tables(part.table, console.width - 2) if part.table is not None else ()
         notes = [items(part.notes)] if part.notes else []

@@ -231,15 +231,13 @@ def print_result(result: Analysis | ProbeReport, as_json: bool, report: str | No
 
         click.echo(dumps(result))
         return
-    from rich.console import Console
-
     from interp.reports.terminal import print_analysis, print_probes
     from interp.results import Analysis
 
     if isinstance(result, Analysis):
-        print_analysis(result, Console())
+        print_analysis(result, wide_console())
     else:
-        print_probes(result, Console())
+        print_probes(result, wide_console())
     if report is not None:
         click.echo(f"\nReport: {report}")
 

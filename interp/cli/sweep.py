@@ -19,6 +19,7 @@ from interp.cli.running import (
     run_command,
     table_options,
     use_one_thread,
+    wide_console,
 )
 from interp.errors import LayoutError, SweepFailed, UnreadableFile
 from interp.results import Analysis, SweepRow, to_frame
@@ -71,11 +72,9 @@ def command(
         fields = {"schema": "interp-probe-sweep/1", "prompts": prompts, "seed": seed}
         click.echo(json.dumps({**fields, "rows": [row.to_dict() for row in ordered]}, allow_nan=False))
     else:
-        from rich.console import Console
-
         from interp.reports.sweep_table import print_sweep
 
-        print_sweep(ordered, Console(highlight=False))
+        print_sweep(ordered, wide_console())
     if failed:
         raise SweepFailed(f"{failed} of {len(ordered)} checkpoints could not be analysed; see the table")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interp.cli.running import progress_line
+from interp.cli.running import progress_line, wide_console
 
 if TYPE_CHECKING:
     from interp.checkpoints.opening import Inspection
@@ -44,7 +44,6 @@ LEGEND = (
 
 
 def _print(models: list[Inspection]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -54,7 +53,7 @@ def _print(models: list[Inspection]) -> None:
         if model.spec is not None:
             recipe, loss = _training(model.spec.provenance)
             table.add_row(model.name, str(model.layers), str(model.heads), _noise(model.spec.task), recipe, loss)
-    Console(highlight=False).print(table)
+    wide_console().print(table)
     click.echo(f"\n{LEGEND}")
 
 

@@ -70,7 +70,7 @@ class Run:
     ) -> Run:
         """Raises LayoutError when the model and its task do not fit, UnreadableFile for weights that are not finite,
         UsageError for too few prompts."""
-        model = checkpoint.model.require_finite().to(torch.float64)
+        model = checkpoint.model.require_finite().to(torch.float64).without_vanishing_heads()
         task = task_of(model.spec.task)
         task.fits(model)
         if prompts < FEWEST_PROMPTS:

@@ -51,7 +51,7 @@ class Readout(Layer):
 
     def fits(self, channels: Collection[str], layers: Mapping[str, Layer]) -> None:
         if self.channel not in channels:
-            raise LayoutError(f"readout.channel is {self.channel!r}; {did_you_mean(self.channel, channels)}")
+            raise LayoutError(f"readout.channel is {self.channel!r}; {did_you_mean(str(self.channel), channels)}")
         if not self.flat and not all(layer.keeps_channels for layer in layers.values()):
             raise LayoutError(
                 "the tokens are embedded but readout.flat is false, expected true: embedded tokens have no channel "

@@ -47,6 +47,6 @@ def task_of(fields: Mapping[str, Any] | None) -> Task:
             '"noisy_regression", "dim": 10, "context": 20, "noise": {"uniform": [0, 5]}} in a --spec file'
         )
     name = fields.get("name")
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise LayoutError(f"task.name is {name!r}; {did_you_mean(str(name), TASKS)}")
     return TASKS[name].from_dict(fields)
