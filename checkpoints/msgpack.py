@@ -14,7 +14,7 @@ from interp.checkpoints.stored import ITEM_SIZES, StoredArray, row_strides
 __all__ = ["looks_like_msgpack", "read_msgpack"]
 
 _DEPTH_LIMIT = 50
-_STEP_LIMIT = 1_000_000
+_STEP_LIMIT = 300_000
 _NUMBERS = {
     0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b",
     0xD1: ">h", 0xD2: ">i", 0xD3: ">q",

@@ -17,7 +17,7 @@ from interp.checkpoints.stored import ITEM_SIZES, StoredArray, Stream, row_strid
 
 __all__ = ["Damaged", "Global", "Inert", "Storage", "read_pickle"]
 
-_STEP_LIMIT = 1_000_000
+_STEP_LIMIT = 300_000
 _KEY_LIMIT = 10_000  # characters
 
 Persistent = Callable[[Any], Any]
