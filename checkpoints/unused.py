@@ -29,7 +29,7 @@ _LOOKS = (
     ("bias", r"(^|[._/])(bias|b)$|_bias$|(^|[._/])b_?[qkvo]$|in_proj_bias"),
     (
         "attention",
-        r"attn|attention|(^|[._/])w?_?(q|k|v|o|p|qk|ov|kq|qkv|query|key|value|out)(_?proj)?(_?\d+)?([._/]|$)"
+        r"attn|attention|(^|[./])_?w?_?(q|k|v|o|p|qk|ov|kq|qkv|query|key|value|out)(_?proj)?(_?\d+)?([._/]|$)"
         r"|[qkvo]_proj|in_proj",
     ),
     ("MLP", r"mlp|ffn|feed_?forward|(^|[._/])(c_)?(fc|lin|linear|dense|gate|up_proj|down_proj|c_proj)_?\d*([._/]|$)"),
@@ -123,7 +123,7 @@ def contradictions(
     mlp = any(_looks_like(name, ArrayInfo(shape=(2,), dtype="float32")) == "MLP" for name in names)
     found = []
     for name, value in said.items():
-        key = re.split(r"[._/]{1,2}(?=[^._/]*$)", name.lower())[-1] if "." in name or "/" in name else name.lower()
+        key = re.split("[./]", name.lower())[-1]
         if isinstance(value, str):
             of_attention = re.search(_KIND_KEYS, key) or (re.search(_ACTIVATION_KEYS, key) and not mlp)
             if of_attention and re.search(_NOT_LINEAR, value.lower()) and "linear" not in value.lower():
