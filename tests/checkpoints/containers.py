@@ -109,7 +109,7 @@ def packed(value: Any) -> bytes:
         return b"\xdc" + struct.pack(">H", len(value)) + b"".join(map(packed, value))
     if isinstance(value, str):
         text = value.encode()
-        return (bytes([0xA0 | len(text)]) if len(text) < 32 else b"\xd9" + bytes([len(text)])) + text
+        return (bytes([0xA0 | len(text)]) if len(text) < 32 else b"\xda" + struct.pack(">H", len(text))) + text
     if isinstance(value, bytes):
         return b"\xc6" + struct.pack(">I", len(value)) + value
     if isinstance(value, bool) or value is None:
