@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -144,6 +145,9 @@ def detect(arrays: ArrayFile) -> Layout:
     layouts = builtin_layouts()
     names = {name for name, info in arrays.arrays.items() if info.is_weight}
     matches = [entry.name for entry in layouts.values() if entry.fits(arrays) and set(entry.tensors or ()) == names]
+    factor = re.fullmatch(r"(.*[\W_])?w?_?(q|k|v|o|query|key|value|out|output)", arrays.path.stem.lower())
+    if arrays.format.startswith("npy") and factor is not None:
+        matches = []  # a lone array is called W, whatever it is
     if len(matches) == 1:
         return layouts[matches[0]]
     supply = (

@@ -7,6 +7,7 @@ importing and calling something becomes an ``Inert``, which remembers the name a
 
 from __future__ import annotations
 
+import io
 import pickletools
 import re
 from collections.abc import Callable
@@ -407,6 +408,20 @@ def _subclass(function: Any, kind: Any, arguments: Any, *_: Any) -> Any:
     return _called(function, arguments)
 
 
+def _numpy_scalar(dtype: Any, data: Any = b"", *_: Any) -> StoredArray:
+    array = StoredArray()
+    _describe(array, data, dtype, (), False)
+    return array
+
+
+def _storage_in_bytes(data: bytes) -> Any:
+    """A tensor in a plain pickle keeps its numbers as the bytes of a file of torch within the file."""
+    from interp.checkpoints.torch_archive import read_legacy
+
+    content = read_legacy(lambda: io.BytesIO(data))
+    return content if isinstance(content, Storage) else None
+
+
 def _first(value: Any, *_: Any) -> Any:
     return value
 
@@ -425,6 +440,8 @@ _READ: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("torch._tensor._rebuild_from_type_v2", "torch._tensor._rebuild_from_type"), _subclass),
     "torch.nn.parameter.Parameter": _first,
     "torch.Size": _first,
+    "torch.storage._load_from_bytes": _storage_in_bytes,
+    **dict.fromkeys(("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"), _numpy_scalar),
     "torch._utils._rebuild_nested_tensor": _nested,
     "torch._utils._rebuild_qtensor": _quantised,
     "torch._utils._rebuild_sparse_tensor": _sparse,

@@ -250,3 +250,13 @@ def test_a_folder_names_the_checkpoint_inside(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(UnreadableFile, match="cannot be opened"):
         beginning(tmp_path / "loop")
+
+
+def test_a_lone_factor_is_no_merged_matrix(tmp_path: Path) -> None:
+    for name in ("W_q", "key", "run3_Wv", "layer0.query", "value"):
+        np.save(tmp_path / f"{name}.npy", np.eye(4))
+        with pytest.raises(LayoutError, match="not known"):
+            open_checkpoint(tmp_path / f"{name}.npy")
+    for name in ("W", "merged", "network", "kq"):
+        np.save(tmp_path / f"{name}.npy", np.eye(4))
+        assert open_checkpoint(tmp_path / f"{name}.npy").layout == "spin-glass"
