@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from interp.checkpoints.grammar import Parser
+from interp.checkpoints.stored import MEMORY
 from interp.errors import LayoutError, did_you_mean
 from interp.models.tensors import Tensor
 
@@ -313,6 +314,9 @@ class BoundExpression:
         if isinstance(right, _Scalar):
             return right.factor * left
         left, right = self._matrix(left, "@"), self._matrix(right, "@")
+        # Asked of shapes alone first, where a product of any size costs nothing.
+        if 8 * left.shape[-2] * right.shape[-1] * math.prod(left.shape[:-2]) * math.prod(right.shape[:-2]) > MEMORY:
+            raise self._error(f"shapes {tuple(left.shape)} and {tuple(right.shape)} make over {MEMORY} bytes")
         try:
             return left @ right
         except RuntimeError as error:

@@ -23,6 +23,8 @@ from interp.models.transformer import LinearTransformer
 
 __all__ = ["Checkpoint", "Inspection", "inspect_checkpoint", "open_checkpoint"]
 
+NOTE_LIMIT = 2000  # characters
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
@@ -87,7 +89,7 @@ def open_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -
         sha256=arrays.sha256(),
         layout=found.layout,
         dtype=found.source.dtype,
-        notes=(*arrays.notes, *found.notes, *notes),
+        notes=tuple(visible(note, NOTE_LIMIT) for note in (*arrays.notes, *found.notes, *notes)),
         read_by=file_sha256(reading.spec) if reading.spec and Path(reading.spec).exists() else reading.spec,
         unused=found.unused,
     )
@@ -133,7 +135,7 @@ def inspect_checkpoint(reference: str | os.PathLike[str], spec: Described = None
         layers=layers,
         heads=heads,
         spec=found.spec,
-        notes=(*arrays.notes, *found.notes),
+        notes=tuple(visible(note, NOTE_LIMIT) for note in (*arrays.notes, *found.notes)),
         unused=found.unused,
     )
 

@@ -17,7 +17,7 @@ __all__ = ["ITEM_SIZES", "MEMORY", "StoredArray", "Stream", "row_strides"]
 
 Stream = IO[bytes] | io.BufferedIOBase  # a file, or a member of a zip archive
 
-MEMORY = 2**27  # bytes of arrays read from one file; a linear transformer needs a few megabytes
+MEMORY = 2**26  # bytes of arrays read from one file; a linear transformer needs a few megabytes
 
 ITEM_SIZES = {
     "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from interp.checkpoints.locating import SUFFIXES
 from interp.checkpoints.reading import Reading
-from interp.errors import InterpProbeError, UsageError, unforeseen
+from interp.errors import InterpProbeError, UnreadableFile, UsageError, unforeseen
 from interp.results import SweepRow
 
 __all__ = ["Settings", "checkpoints_of", "document_names", "sweep"]
@@ -78,7 +78,8 @@ def sweep(
         futures = {pool.submit(_guarded, analyse, *place, settings): index for index, place in enumerate(places)}
         try:
             for future in as_completed(futures):
-                yield futures[future], future.result()
+                index = futures[future]
+                yield index, future.result() if future.exception() is None else _lost(checkpoints[index])
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -92,3 +93,9 @@ def _guarded(analyse: Analyse, checkpoint: str, place: Path, settings: Settings)
     except Exception as error:  # whatever one file brings about, the others are analysed
         message, code = unforeseen(error)
         return SweepRow(checkpoint=checkpoint, error=message, exit_code=code)
+
+
+def _lost(checkpoint: str) -> SweepRow:
+    """The row of a checkpoint whose process ended without a word: killed, or out of memory."""
+    reason = "its process was ended from outside, perhaps for want of memory; analyse it alone, or with --jobs 1"
+    return SweepRow(checkpoint=checkpoint, error=f"{checkpoint}: {reason}", exit_code=UnreadableFile.exit_code)

@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeGuard
 
+from interp.errors import visible
+
 __all__ = [
     "DASH", "Z95", "Interval", "at_least", "at_most", "estimate", "interval", "is_finite", "layers_named", "listed",
     "number", "percent", "plain", "rounded", "several", "spanned",
@@ -17,6 +19,8 @@ __all__ = [
 Interval = tuple[float | None, float | None]
 DASH = "—"  # stands for "there is no such number"
 Z95 = 1.959964  # a 95 % interval is the estimate +- Z95 standard errors
+
+LONGEST_TEXT = 4000  # characters of a text that a file may have a part in
 
 _EXACT = 1e-12  # an R² this close to 1 is 1 as far as float64 can tell
 _MOST_DIGITS = 7  # a planted network has standard errors of 1e-12; nobody reads twelve digits
@@ -140,8 +144,8 @@ def at_most(share: float | None) -> str:
 
 
 def plain(text: str) -> str:
-    """Text from a file, safe for a terminal: what cannot be printed (escape codes, text direction) becomes U+FFFD."""
-    return "".join(c if c.isprintable() else " " if c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """Text from a file, safe for a terminal: escape codes and marks of text direction are spelled out."""
+    return visible(text.replace("\n", " ").replace("\t", " "), LONGEST_TEXT)
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:

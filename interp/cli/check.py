@@ -8,7 +8,7 @@ import click
 
 from interp.checkpoints.reading import Reading
 from interp.cli.running import SEED, expect_readable, expect_writable, reading_options, run_command, working
-from interp.errors import CheckFailed, UsageError
+from interp.errors import CheckFailed, UsageError, visible
 
 __all__ = ["command"]
 
@@ -53,7 +53,7 @@ def command(
     else:
         click.echo(f"{result.checkpoint.name}: {status} ({result.verdict.algorithm}; {golden})")
         for entry in moved:
-            click.echo(f"  {entry}")
+            click.echo(f"  {visible(str(entry))}")
     if moved:
         raise CheckFailed(
             f"{len(moved)} figure{'s' * (len(moved) > 1)} moved from {golden}; if intended, run again with --update"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,36 @@ def test_the_table(quick, call, folder, tmp_path):
     ended = call("sweep", str(folder), "--out", str(tmp_path / "out"), "--prompts", FEW)
     assert ended.code == 5
     assert "diag" in ended.out and "failed, exit code 3" in ended.out
-    assert max(len(line) for line in ended.out.splitlines() if line.startswith("checkpoint")) <= 80
+    lines = ended.out.splitlines()
+    assert [sum(name in line for line in lines) for name in ("a.safetensors", "c.safetensors")] == [1, 1]  # not folded
+
+
+def test_a_folder_with_things_that_are_no_files(quick, call, folder, tmp_path):
+    """Each is named with what is wrong with it, and the good files are analysed."""
+    (folder / "gone.pt").symlink_to(tmp_path / "nowhere")
+    (folder / "loop.pt").symlink_to(folder / "loop.pt")
+    os.mkfifo(folder / "pipe.npz")
+    (folder / "inner.pt").mkdir()
+    (folder / "\x1b[31mred.pt").write_bytes(b"no checkpoint")
+    ended = call("sweep", str(folder), "--out", str(tmp_path / "out"), "--prompts", FEW)
+    assert ended.code == 5 and ended.out.count("diag") == 2
+    for words in (
+        "leads nowhere",
+        "loop.pt cannot be opened",
+        "pipe.npz is not a regular file",
+        "inner.pt is a folder",
+    ):
+        assert words in ended.out
+    assert "\x1b" not in ended.out + ended.err
+
+
+def test_whatever_one_file_brings_about(call, folder, tmp_path, monkeypatch):
+    def broken(*_: object) -> None:
+        raise TypeError("unhashable")
+
+    monkeypatch.setattr("interp.analysis.analyse", broken)
+    ended = call("sweep", str(folder), "--out", str(tmp_path / "out"), "--prompts", FEW, "--json")
+    assert [row["exit_code"] for row in json.loads(ended.out)["rows"]] == [6, 3, 6] and ended.code == 5
 
 
 @pytest.mark.parametrize("arguments", [[], ["EMPTY"], ["zoo:diag-l4-u5", "zoo:diag-l4-u5"]])
