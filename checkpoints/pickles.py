@@ -7,7 +7,6 @@ importing and calling something becomes an ``Inert``, which remembers the name a
 
 from __future__ import annotations
 
-import io
 import pickletools
 import re
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 
 from interp.checkpoints.stored import ITEM_SIZES, StoredArray, Stream, row_strides
 
-__all__ = ["Damaged", "Global", "Inert", "Storage", "read_pickle"]
+__all__ = ["READ", "Damaged", "Global", "Inert", "Storage", "read_pickle"]
 
 _STEP_LIMIT = 300_000
 _KEY_LIMIT = 10_000  # characters
@@ -282,7 +281,7 @@ def _key(key: Any) -> Any:
 def _called(function: Any, arguments: tuple[Any, ...]) -> Any:
     if not isinstance(function, Global):
         return Inert(f"a call of {type(function).__name__}", arguments)
-    reader = _READ.get(function.name) or _READ.get(function.name.rpartition(".")[2])
+    reader = READ.get(function.name) or READ.get(function.name.rpartition(".")[2])
     if reader is not None:
         try:
             made = reader(*arguments)
@@ -414,19 +413,11 @@ def _numpy_scalar(dtype: Any, data: Any = b"", *_: Any) -> StoredArray:
     return array
 
 
-def _storage_in_bytes(data: bytes) -> Any:
-    """A tensor in a plain pickle keeps its numbers as the bytes of a file of torch within the file."""
-    from interp.checkpoints.torch_archive import read_legacy
-
-    content = read_legacy(lambda: io.BytesIO(data))
-    return content if isinstance(content, Storage) else None
-
-
 def _first(value: Any, *_: Any) -> Any:
     return value
 
 
-_READ: dict[str, Callable[..., Any]] = {
+READ: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("collections.OrderedDict", "collections.Counter", "collections.defaultdict"), _mapping),
     **dict.fromkeys(("builtins.dict", "__builtin__.dict"), _mapping),
     "_codecs.encode": _encoded,
@@ -440,7 +431,6 @@ _READ: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("torch._tensor._rebuild_from_type_v2", "torch._tensor._rebuild_from_type"), _subclass),
     "torch.nn.parameter.Parameter": _first,
     "torch.Size": _first,
-    "torch.storage._load_from_bytes": _storage_in_bytes,
     **dict.fromkeys(("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar"), _numpy_scalar),
     "torch._utils._rebuild_nested_tensor": _nested,
     "torch._utils._rebuild_qtensor": _quantised,

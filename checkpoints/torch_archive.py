@@ -3,13 +3,14 @@ beside it. The pickle is read by ``interp.checkpoints.pickles``, which runs noth
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from interp.checkpoints.pickles import Damaged, Global, Storage, read_pickle
+from interp.checkpoints.pickles import READ, Damaged, Global, Storage, read_pickle
 from interp.checkpoints.stored import ITEM_SIZES, Stream
 
 __all__ = ["LEGACY_START", "Opened", "read_legacy", "read_zip"]
@@ -107,3 +108,12 @@ def _storage(identity: Any) -> tuple[str, str, int]:
     if not isinstance(key, str) or type(count) is not int or not 0 <= count < 2**63 or view not in ([], [None]):
         raise Damaged("a block of numbers is described as nothing that torch writes")
     return _STORAGES.get(name, name.lower() or "unknown"), key, count
+
+
+def _storage_in_bytes(data: bytes) -> Any:
+    """A tensor in a plain pickle keeps its numbers as the bytes of a file of torch within the file."""
+    content = read_legacy(lambda: io.BytesIO(data))
+    return content if isinstance(content, Storage) else None
+
+
+READ["torch.storage._load_from_bytes"] = _storage_in_bytes
