@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -224,4 +225,6 @@ def _in_some_form(arrays: ArrayFile, bound: Callable[[ArrayFile], Import]) -> Im
         return bound(arrays)
     except LayoutError as error:
         dropped = "; ".join(arrays.naming.notes)
+        if re.search(r"-\d+-of-\d+\.", arrays.path.name):
+            dropped = "this is one file of several; give their index, ….index.json"
         raise LayoutError(f"{error} ({dropped})" if dropped else str(error)) from error

@@ -55,6 +55,8 @@ def loads(text: str, *, name: str = "the document") -> Analysis:
         return Analysis.from_dict(fields)
     except LayoutError as error:
         raise LayoutError(f"{name}: {error}") from None
+    except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise LayoutError(f"{name} contradicts itself ({error}); make it with interp-probe CHECKPOINT --json") from None
 
 
 def load(path: str | os.PathLike[str]) -> Analysis:

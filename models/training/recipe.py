@@ -35,6 +35,7 @@ from interp.models.training.method import Method, method_of
 __all__ = ["Recipe", "load_recipe", "purpose_seed", "recipe_names"]
 
 PARTS = ("name", "task", "model", "optimiser")
+WIDEST = 1000  # numbers of a token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +82,13 @@ class Recipe:
         model = method.model.read({key: value for key, value in given.items() if key in owned})
         stated = {key: value for key, value in given.items() if key in method.described}
         described = {**method.defaults(task, model), **stated, "task": task.to_dict()}
+        spec = ModelSpec.from_dict(described)
+        if spec.stream > WIDEST:
+            raise LayoutError(f"tokens of the model have {spec.stream} numbers, expected at most {WIDEST} to train on")
         return cls(
             name=fields["name"],
             task=task,
-            spec=ModelSpec.from_dict(described),
+            spec=spec,
             model=model,
             optimiser=method.optimiser.read(fields.get("optimiser", {})),
         )
@@ -134,6 +138,6 @@ def load_recipe(source: str) -> Recipe:
         raise UsageError(f"there is no recipe {source!r}; {did_you_mean(source, recipe_names())}")
     try:
         fields = tomllib.loads(text)
-    except ValueError as error:  # of TOML, and of whole numbers with thousands of digits
+    except (ValueError, RecursionError) as error:  # of TOML, and of whole numbers with thousands of digits
         raise UnreadableFile(f"{source} is not valid TOML: {error}") from None
     return Recipe.from_dict(fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
@@ -132,7 +133,7 @@ def _canonical(rng: random.Random) -> Input:
     """A canonical file with one or two fields of another value."""
     fields = json.loads(json.dumps({**FIELDS, "task": rng.choice(TASKS)}))
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
-        _disturb(rng, fields)
+        disturb(rng, fields)
     shape = rng.choice(((1, 1, 4, 4), (2, 2, 4, 4), *[(2, 1, 4, 4)] * 6, (0, 1, 4, 4), (4, 4), (1, 1, 4, 3)))
     arrays = {name: _numbers(rng, shape) for name in "QP"}
     if rng.random() < 0.1:
@@ -145,7 +146,7 @@ def _described(rng: random.Random) -> Input:
     """A sound file with a disturbed description, in any container."""
     fields = json.loads(json.dumps({**DESCRIPTION, "task": rng.choice(TASKS)}))
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
-        _disturb(rng, fields)
+        disturb(rng, fields)
     kind = rng.choice(list(containers.WRITERS))
     content = containers.WRITERS[kind](_arrays(rng))
     return Input(f"described {kind}", content, toml(fields))
@@ -206,7 +207,7 @@ def _numbers(rng: random.Random, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(values * rng.choice((1, 1, 1, 1, 0, 1e-310, 1e-160, 1e30, 1e200, np.nan)))
 
 
-def _disturb(rng: random.Random, fields: dict[str, Any]) -> None:
+def disturb(rng: random.Random, fields: dict[str, Any]) -> None:
     """One value somewhere below is another, gone, or has company."""
     node: Any = fields
     while True:
@@ -218,14 +219,14 @@ def _disturb(rng: random.Random, fields: dict[str, Any]) -> None:
     if what < 0.1 and isinstance(node, dict):
         del node[key]
     elif what < 0.25 and isinstance(node, dict):
-        node[rng.choice(("new", "\x1b[31mEVIL", "a" * 3000, "", "\u202e", "name"))] = rng.choice(ODD)
+        node[rng.choice(("new", "\x1b[31mEVIL", "a" * 3000, "", "\u202e", "name"))] = copy.deepcopy(rng.choice(ODD))
     elif what < 0.3:
         deep: Any = 1
         for _ in range(rng.choice((60, 300))):
             deep = [deep]
         node[key] = deep
     else:
-        node[key] = rng.choice(ODD)
+        node[key] = copy.deepcopy(rng.choice(ODD))
 
 
 def _flip(rng: random.Random, data: bytes) -> bytes:

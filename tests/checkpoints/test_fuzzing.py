@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import os
+import random
 import resource
 import signal
 import sys
+import tomllib
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,9 @@ import mutations
 import pytest
 
 from interp.cli import main as command_line
+from interp.errors import InterpProbeError
+from interp.golden import read_golden
+from interp.models.training import recipe
 
 SECONDS, MEGABYTES = 5, 1000
 FIRST, FAST, SLOW = 0, 250, 20_000
@@ -120,6 +126,38 @@ def test_twenty_thousand_inputs(tmp_path: Path) -> None:
     assert not wrong, f"{len(wrong)} of {SLOW}: " + "\n".join(wrong[:20])
     assert codes[0] > SLOW / 3
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 < MEGABYTES, sys.platform
+
+
+def documents() -> dict[str, tuple[list[dict[str, Any]], Callable[[str], object]]]:
+    """What else is read, by kind: sound ones, and the reader."""
+    folder = Path(recipe.__file__).with_name("recipes")
+    recipes = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))]
+    zoo = Path(__file__).parents[1] / "golden" / "zoo"
+    golden = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(zoo.glob("*.json"))[:4]]
+    return {"recipe": (recipes, recipe.load_recipe), "golden": (golden, read_golden)}
+
+
+@pytest.mark.parametrize("kind", ["recipe", "golden"])
+@pytest.mark.parametrize("count", [150, pytest.param(5000, marks=pytest.mark.slow)])
+def test_recipes_and_golden_files(tmp_path: Path, kind: str, count: int) -> None:
+    sound, reader = documents()[kind]
+    read = 0
+    for seed in range(count):
+        rng = random.Random(seed)
+        fields = copy.deepcopy(rng.choice(sound))
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            mutations.disturb(rng, fields)
+        text = mutations.toml(fields) if kind == "recipe" else json.dumps(fields)
+        if rng.random() < 0.2:
+            text = rng.choice(mutations.BYTES)(rng, text.encode()).decode("utf-8", "replace")
+        path = tmp_path / "document.toml"
+        path.write_text(text, encoding="utf-8")
+        try:
+            reader(str(path))
+            read += 1
+        except InterpProbeError as error:
+            assert error.exit_code in (2, 3, 4) and str(error).isprintable() and len(str(error)) < 5000
+    assert read > count / 6
 
 
 @pytest.mark.parametrize("what", ["code", "line", "canary"])
