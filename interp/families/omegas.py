@@ -27,16 +27,18 @@ from interp.families.parametrisations import BasisParametrisation
 from interp.families.recovered_omegas import describe_recovered
 from interp.families.scaling_law import law_sentence, scaling_laws
 from interp.identify.course import CourseFit, affordable, course_of, follow
-from interp.identify.descent import carried_residual_shrinks, steps_descend
-from interp.identify.estimates import Parametrisation, count, output_estimate, refit
+from interp.identify.descent import carried_residual_shrinks, steps_ascend, steps_descend
+from interp.identify.estimates import Parametrisation, count, estimate_at, output_estimate, refit
 from interp.identify.family import Family, Fit, register_family
 from interp.identify.mechanism import Mechanism, mechanism, weight_errors
 from interp.identify.networks import SharedKeys
 from interp.identify.run import Run
+from interp.identify.score import EXPLODED
 from interp.models.gram import LayerMaps
 from interp.models.skipped import Skipped
 from interp.models.tasks import Blocks, Examples
 from interp.results import RecoveredAlgorithm, ScalingLaw
+from interp.stats.bootstrap import error_and_bound
 from interp.stats.least_squares import Estimate
 
 __all__ = ["ConditioningFamily", "OmegaFamily", "OmegaFit", "SharedKeysFamily"]
@@ -100,9 +102,22 @@ class SharedKeysFamily(Family):
             return parametrisation
         fitted = network.fitted
         output = output_estimate(parametrisation, network.layers, fitted.sensed)
-        starts = [output.theta, *self.further_starts(parametrisation, network), *self._smaller(parametrisation, fits)]
+        smaller = self._smaller(parametrisation, fits)
+        starts = [output.theta, *self.further_starts(parametrisation, network), *smaller]
         estimate = refit(parametrisation, fitted.prompts, fitted.prediction, starts, fitted.weight)
+        if smaller and network.judged.drawn is not network.held_out.drawn:
+            best = min((estimate.theta, *smaller), key=lambda theta: self._left(parametrisation, theta, network))
+            if best is not estimate.theta:
+                estimate = estimate_at(parametrisation, fitted.prompts, fitted.prediction, best, fitted.weight)
         return self._with(parametrisation, output, estimate, run)
+
+    def _left(self, parametrisation: Parametrisation, theta: Tensor, network: SharedKeys) -> float:
+        """The mean error on prompts that were neither fitted nor are scored on: a few numbers more can fit the rare
+        prompts that are there, and explode on others."""
+        half = network.held_out
+        prediction = predict(parametrisation.build(theta), half.prompts)
+        error, bound = error_and_bound(prediction, half.prediction, half.weight, EXPLODED)
+        return float(torch.minimum(error, bound).mean())
 
     def _smaller(self, parametrisation: Parametrisation, fits: Sequence[Fit]) -> list[Tensor]:
         """The numbers of fitted families that it contains, with 0 for what they lack: it is no worse than they are."""
@@ -177,16 +192,17 @@ class SharedKeysFamily(Family):
         by_course = own.table(course.fit.theta).abs() > SURE * own.table(course.fit.stderr.nan_to_num(torch.inf))
         return bool((own.mask & by_weights & (by_course | shared)).any())
 
-    def descends(self, fit: Fit, run: Run) -> bool:
+    def descends(self, fit: Fit, run: Run, end: int = 0) -> bool:
         if not self.descending:
             return True
         network = run.network
         assert isinstance(fit, OmegaFit) and isinstance(network, SharedKeys)
         course = course_of(fit.layers, network.held_out.prompts.gram, *label_indices(run.spec))
-        down = [step for step in steps_descend(course, run.spec.readout.sign) if step is not None]
+        down = [step for step in steps_descend(course, run.spec.readout.sign, end) if step is not None]
         if self.descending == "residual" and len(down) > 1:
-            down += [step for step in carried_residual_shrinks(course) if step is not None]
-        return all(down)
+            down += [step for step in carried_residual_shrinks(course, end) if step is not None]
+        # Numbers that trade off can give a step either sign; the network's own steps are what they are.
+        return all(down) and not any(steps_ascend(network.judged_course, run.spec.readout.sign, end))
 
     def following(self, fit: Fit, course: CourseFit, run: Run) -> Fit:
         assert isinstance(fit, OmegaFit) and course.fit is not None  # as ``course`` gives it

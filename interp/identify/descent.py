@@ -8,6 +8,9 @@ with a read-out of +y the tokens carry y + <w, x>, and every further step of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,24 +18,38 @@ from torch import Tensor
 from interp.identify.course import Course
 from interp.stats.averages import mean_with_error
 
-__all__ = ["carried_residual_shrinks", "steps_descend"]
+__all__ = ["carried_residual_shrinks", "steps_ascend", "steps_descend"]
 
 IDLE = 1e-3  # of the largest step: a step that is smaller is none
+IDLE_IN_A_NETWORK = 1e-2  # the same of a network's own steps, which an algorithm follows no closer than that
 SURE = 2.0  # standard errors
 
+Readouts: TypeAlias = list[Float[Tensor, "prompt label input"]]
 
-def steps_descend(course: Course, sign: int) -> tuple[bool | None, ...]:
+
+def steps_descend(course: Course, sign: int, end: int = 0) -> tuple[bool | None, ...]:
     """Whether each layer lowers the error of the examples to first order, on average over prompts of bounded
-    influence; None for a layer that takes no step."""
-    return _downhill(course, [sign * w for w in course.readouts])
+    influence; None for a layer that takes no step. ``end``: whether a doubt speaks for it (1) or against it (-1)."""
+    return _downhill(course, [sign * w for w in course.readouts], end)
 
 
-def carried_residual_shrinks(course: Course) -> tuple[bool | None, ...]:
-    """The same for the label channel of the examples as they carry it."""
-    return _downhill(course, [-w for w in course.readouts])
+def steps_ascend(course: Course, sign: int, end: int = 0) -> tuple[bool | None, ...]:
+    """Whether each layer of a network surely raises it."""
+    w = [sign * w for w in course.readouts]
+    return _slopes(course, w, IDLE_IN_A_NETWORK, lambda mean, error: mean < -SURE * (1 + end) * error)
 
 
-def _downhill(course: Course, w: list[Float[Tensor, "prompt label input"]]) -> tuple[bool | None, ...]:
+def carried_residual_shrinks(course: Course, end: int = 0) -> tuple[bool | None, ...]:
+    """As ``steps_descend``, for the label channel of the examples as they carry it."""
+    return _downhill(course, [-w for w in course.readouts], end)
+
+
+def _downhill(course: Course, w: Readouts, end: int) -> tuple[bool | None, ...]:
+    return _slopes(course, w, IDLE, lambda mean, error: mean > SURE * (1 - end) * error)
+
+
+def _slopes(course: Course, w: Readouts, idle: float, holds: Callable[[float, float], bool]) -> tuple[bool | None, ...]:
+    """What ``holds`` of the mean cosine between a step and the slope down, and its standard error."""
     x, y = list(course.inputs), list(course.label)
     sigma, alpha = course.gram[:, x][:, :, x], course.gram[:, y][:, :, x]
     before = [torch.zeros_like(w[0]), *w[:-1]]
@@ -45,6 +62,6 @@ def _downhill(course: Course, w: list[Float[Tensor, "prompt label input"]]) -> t
             slope.flatten(1).norm(dim=1) * step.flatten(1).norm(dim=1)
         ).clamp_min(1e-300)
         mean, error = mean_with_error(cosine)
-        down = mean is not None and error is not None and mean > SURE * error
-        out.append(down if size > IDLE * max(sizes) else None)
+        told = mean is not None and error is not None and holds(mean, error)
+        out.append(told if size > idle * max(sizes) else None)
     return tuple(out)

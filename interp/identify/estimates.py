@@ -28,7 +28,7 @@ from interp.models.gram import LayerMaps, forward
 from interp.stats.least_squares import Estimate, least_squares
 from interp.stats.levenberg_marquardt import Damping, Evaluated, Progress, Quadratic, Stopping, minimise
 
-__all__ = ["Parametrisation", "count", "output_estimate", "refit"]
+__all__ = ["Parametrisation", "count", "estimate_at", "output_estimate", "refit"]
 
 CONVERGED = 1e-24  # unexplained share of the variance at which a fit is exact to rounding
 NEARLY = 1e-9  # unexplained share from which a fit goes on to be exact
@@ -171,6 +171,15 @@ class _Match:
 
         return 0.5 * float((left**2).sum()), left, jacobian
 
+    def local(self, theta: Tensor) -> Estimate:
+        """How well these numbers are known, and what they leave."""
+        power = float(((self.weight[:, None] * self.target) ** 2).sum())
+        value, left, jacobian = self.at(theta)
+        rows = jacobian()
+        if not bool(torch.isfinite(rows).all()):
+            return _undetermined(theta)
+        return replace(least_squares(rows, left, size=power**0.5), theta=theta, unexplained=2.0 * value / power)
+
 
 def _fitted(match: _Match, start: Tensor, tolerance: float) -> Estimate:
     """Until a step lowers the cost by less than ``tolerance`` (relative); fits that become exact go on to rounding."""
@@ -179,12 +188,18 @@ def _fitted(match: _Match, start: Tensor, tolerance: float) -> Estimate:
         iterations=MAX_STEPS, tolerance=tolerance, zero=0.5 * CONVERGED * power, exact=0.5 * NEARLY * power
     )
     end = minimise(match, Progress(theta=start, damping=1e-3, growth=DAMPING.growth), stopping, DAMPING)
-    value, left, jacobian = match.at(end.theta)
-    rows = jacobian()
-    if not bool(torch.isfinite(rows).all()):
-        return replace(_undetermined(end.theta), steps=end.iteration)
-    local = least_squares(rows, left, size=power**0.5)
-    return replace(local, theta=end.theta, unexplained=2.0 * value / power, steps=end.iteration)
+    return replace(match.local(end.theta), steps=end.iteration)
+
+
+def estimate_at(
+    parametrisation: Parametrisation,
+    prompts: Prompts,
+    target: Float[Tensor, "prompt output"],
+    theta: Float[Tensor, " parameter"],
+    weight: Float[Tensor, " prompt"],
+) -> Estimate:
+    """These numbers as ``refit`` would return them, had it ended there."""
+    return _Match(parametrisation, prompts, target, weight).local(theta)
 
 
 def _undetermined(theta: Tensor) -> Estimate:

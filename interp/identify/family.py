@@ -115,8 +115,9 @@ class Family(ABC):
         different ones where ``smaller`` has the same in all layers."""
         return False
 
-    def descends(self, fit: Fit, run: Run) -> bool:
-        """Whether the steps of the fitted algorithm descend, where the family's name says so."""
+    def descends(self, fit: Fit, run: Run, end: int = 0) -> bool:
+        """Whether the steps of the fitted algorithm descend, where the family's name says so; ``end``: whether a doubt
+        speaks for it (1) or against it (-1)."""
         return True
 
     def following(self, fit: Fit, course: CourseFit, run: Run) -> Fit:

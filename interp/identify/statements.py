@@ -117,7 +117,7 @@ class _Reading:
         for level, fit in self._strongest(score, gain):
             if function is not None and function.family.name in fit.family.contains and function not in self.followed:
                 continue  # the smaller one is not followed layer by layer, but is as good an account of the whole
-            followed = self.following(fit)
+            followed = self.following(fit, score)
             if followed is not None:
                 return level, followed
         if function is None:
@@ -128,14 +128,14 @@ class _Reading:
     def _function(self, score: int, gain: int) -> Fit | None:
         """The smallest one that predicts the same, by a name that its steps bear out."""
         fit = self.smallest(score, gain)
-        if fit is None or fit.family.descends(fit, self.run):
+        if fit is None or fit.family.descends(fit, self.run, score):
             return fit
         return next((f for f in self.fits if f.family.name == fit.family.ascending and f.recognized), None)
 
-    def _following(self, fit: Fit) -> Fit | None:
+    def _following(self, fit: Fit, score: int) -> Fit | None:
         """The fit with the numbers of its course; None where they do not descend as its name says."""
         followed = fit.family.following(fit, self.courses[fit.family.name], self.run)
-        return followed if followed.family.descends(followed, self.run) else None
+        return followed if followed.family.descends(followed, self.run, score) else None
 
     def _mechanism(self, fit: Fit) -> Mechanism | None:
         return fit.family.mechanism(fit, self.run)
