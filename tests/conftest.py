@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import first_calls
 import hypothesis
 import pytest
 import torch
@@ -36,6 +37,10 @@ def pytest_sessionstart() -> None:
     from interp.cli.running import keep_freed_memory
 
     keep_freed_memory()
+
+
+def pytest_runtest_setup() -> None:
+    first_calls.begin()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from explored_pages import CLIPPED, comes_to
+from repeats import repeats
 
 from interp.reports.numbers import estimate
 from interp.results import Analysis
@@ -336,7 +337,7 @@ def test_a_page_can_hold_every_figure(open_report: Open) -> None:
         assert any(plot.startswith(f"plot-{figure}") for plot in drawn), figure
 
 
-@pytest.mark.parametrize("kind", ["everything", "closed-form", "empty", "probes-sequence"])
+@pytest.mark.parametrize("kind", repeats(["closed-form", "empty", "probes-sequence", "single", "everything"], 4))
 def test_accessibility(open_report: Open, kind: str) -> None:
     """No violation that axe-core calls serious or critical, with every table open; in dark only colours differ."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")

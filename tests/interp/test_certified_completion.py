@@ -6,6 +6,7 @@ import planting
 import planting_eagle
 import pytest
 import torch
+from repeats import repeats
 
 from interp.certificate import certify, recognize
 from interp.models.gram import forward, head_layers
@@ -17,7 +18,7 @@ from interp.results import RecoveredCompletion
 PROMPTS = 256
 
 
-@pytest.mark.parametrize("regime", planting_eagle.REGIMES)
+@pytest.mark.parametrize("regime", repeats(reversed(planting_eagle.REGIMES), 1))
 def test_planted_eagle_is_emitted(regime: str) -> None:
     model = planting_eagle.plant(regime, seed=1).model
     checkpoint = planting.checkpoint(model)

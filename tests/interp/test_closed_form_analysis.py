@@ -17,6 +17,7 @@ from planting_simple import (
     rotated,
     two_steps,
 )
+from repeats import repeats
 
 from interp.analysis import analyse
 from interp.errors import LayoutError, UsageError
@@ -73,17 +74,17 @@ def test_a_planted_closed_form_is_named(name: str) -> None:
 
 
 GRADIENT: dict[str, tuple[Callable[[], Any], str]] = {
+    "layernorm, hidden": (lambda: regauged(rotated(two_steps(TASK), keeping_ones(5)), 6), "gd"),
+    "linear, all": (lambda: linear_steps(TASK, keys="all"), "gd"),
+    "linear, three steps": (lambda: linear_steps(TASK, (0.1, 0.08, 0.05)), "gd"),
     "layernorm": (lambda: two_steps(TASK), "gd"),
     "layernorm, all": (lambda: two_steps(TASK, keys="all"), "gd"),
-    "layernorm, hidden": (lambda: regauged(rotated(two_steps(TASK), keeping_ones(5)), 6), "gd"),
     "linear": (lambda: linear_steps(TASK), "gd"),
-    "linear, all": (lambda: linear_steps(TASK, keys="all"), "gd"),
     "linear, one step": (lambda: linear_steps(TASK, (0.1,)), "gd"),
-    "linear, three steps": (lambda: linear_steps(TASK, (0.1, 0.08, 0.05)), "gd"),
 }
 
 
-@pytest.mark.parametrize("name", GRADIENT)
+@pytest.mark.parametrize("name", repeats(GRADIENT, 3))
 def test_gradient_steps_are_never_named_closed_form(name: str) -> None:
     build, right = GRADIENT[name]
     result = analysed(build())

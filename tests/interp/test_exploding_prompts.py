@@ -8,6 +8,7 @@ import planting
 import planting_eagle
 import pytest
 import torch
+from repeats import repeats
 from torch import Tensor
 
 from interp.algebra.sensitivity import Prompts, Sensitivities, bounded_weights, sensitivities
@@ -84,7 +85,7 @@ def test_a_calm_prediction_that_hangs_on_every_digit_of_a_weight_counts_little()
     assert float(weight[3]) < 1e-4 and int((weight < 1).sum()) == 1
 
 
-@pytest.mark.parametrize("seed", [90, 127, 1122])
+@pytest.mark.parametrize("seed", repeats([127, 90, 1122], 1))
 def test_a_network_that_explodes_on_a_prompt_is_still_recovered(seed: int) -> None:
     """With squares that one prompt has for itself they are taken for equivariant, for diag, and for nothing."""
     subset = ("yx",) if seed == 127 else ("xx", "yx", "yy")
@@ -93,7 +94,9 @@ def test_a_network_that_explodes_on_a_prompt_is_still_recovered(seed: int) -> No
     assert result.verdict.algorithm == planted.right_verdict, result.families
 
 
-@pytest.mark.parametrize(("regime", "seed", "layers"), [("full", 6, 4), ("machines", 23, 5), ("full", 27, 5)])
+@pytest.mark.parametrize(
+    ("regime", "seed", "layers"), repeats([("full", 6, 4), ("machines", 23, 5), ("full", 27, 5)], 1)
+)
 def test_eagle_that_explodes_on_a_prompt_is_still_recovered(regime: str, seed: int, layers: int) -> None:
     """Its steps are as long as the largest of 1024 prompts allows, and one of the 256 held out is larger still: there
     its prediction is up to 1e44 times the usual, and the disturbed weights leave no digit of it. If it counts by its

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 from planting import Planted
+from repeats import repeats
 from torch import Tensor
 
 from interp.algebra.structure import Sketch
@@ -61,9 +62,9 @@ def check_planted(planted: Planted, whole: bool = False) -> None:
                 assert found.refit is not None and abs(found.refit - value) <= 1e-6 * size
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", repeats(range(24), 8))
 def test_planted_networks_are_recovered(seed: int) -> None:
-    check_planted(planting.random_planted(seed, subset=SUBSETS[seed % 15], largest=8), whole=seed in (1, 2))
+    check_planted(planting.random_planted(seed, subset=SUBSETS[seed % 15], largest=8), whole=seed == 2)
 
 
 @pytest.mark.slow
@@ -88,12 +89,12 @@ def broken(seed: int, largest: int = 32) -> LinearTransformer:
     return planting.random_planted(seed, subset=planting.OMEGAS, largest=largest, noise=1.0).model
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", repeats(range(10), 3))
 def test_dense_random_networks_are_not_recognized(seed: int) -> None:
     check_unrecognized(dense(seed), whole=seed == 0)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", repeats(range(10), 3))
 def test_networks_with_the_symmetry_broken_are_not_recognized(seed: int) -> None:
     check_unrecognized(broken(seed, largest=8), whole=seed == 0)
 
@@ -125,7 +126,7 @@ def planted_heads(dim: int, context: int, layers: int = 3) -> tuple[Tensor, Tens
     return *heads, omega
 
 
-@pytest.mark.parametrize(("dim", "context"), [(1, 1), (1, 6), (2, 1), (2, 2), (6, 1), (6, 3)])
+@pytest.mark.parametrize(("dim", "context"), repeats([(1, 1), (6, 3), (1, 6), (2, 1), (2, 2), (6, 1)], 2))
 def test_tiny_dimensions_and_contexts_shorter_than_the_dimension(dim: int, context: int) -> None:
     P, Q, omega = planted_heads(dim, context)
     check_planted(Planted(LinearTransformer(spec=planting.spec_for(dim, context), P=P, Q=Q), omega), whole=True)
@@ -180,7 +181,7 @@ def test_a_network_that_predicts_nothing() -> None:
     P, Q, _ = planted_heads(3, 8)
     nothing = verdict_of(LinearTransformer(spec=planting.spec_for(3, 8), P=0 * P, Q=Q))
     # Without omega_yx the label of the query stays 0, and six scrambled heads leave rounding of it.
-    rounding = verdict_of(planting.random_planted(22, subset=("xx",)).model)
+    rounding = verdict_of(planting.random_planted(22, subset=("xx",), largest=8).model)
     for result in (nothing, rounding):
         assert result.verdict.algorithm == "unrecognized"
         assert result.verdict.fidelity is None and "constant" in result.verdict.summary

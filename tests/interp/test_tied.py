@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from repeats import repeats
 from test_course import network, run_of, verdict
 
 from interp.algebra.unrolling import label_indices
@@ -21,21 +22,19 @@ from interp.identify.estimates import output_estimate
 from interp.models.transformer import LinearTransformer
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_equal_layers_are_tied(noise: float, tmp_path: Path) -> None:
-    for seed in range(2):
-        gd = verdict(network((0.0,) * 3, (-0.03,) * 3, noise, seed=seed), tmp_path)
-        both = verdict(network((-0.015,) * 3, (-0.03,) * 3, noise, seed=seed), tmp_path)
-        assert (gd.algorithm, both.algorithm) == ("gd", "gd++") and gd.tied and both.tied
-        assert gd.level == both.level == "layer-by-layer"
+@pytest.mark.parametrize(("noise", "seed"), repeats([(0.0, 0), (0.01, 0), (0.0, 1), (0.01, 1)], 2))
+def test_equal_layers_are_tied(noise: float, seed: int, tmp_path: Path) -> None:
+    gd = verdict(network((0.0,) * 3, (-0.03,) * 3, noise, seed=seed), tmp_path)
+    both = verdict(network((-0.015,) * 3, (-0.03,) * 3, noise, seed=seed), tmp_path)
+    assert (gd.algorithm, both.algorithm) == ("gd", "gd++") and gd.tied and both.tied
+    assert gd.level == both.level == "layer-by-layer"
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_different_layers_are_not(noise: float, tmp_path: Path) -> None:
-    for seed in range(2):
-        gd = verdict(network((0.0,) * 3, (-0.03, -0.027, -0.033), noise, seed=seed), tmp_path)
-        both = verdict(network((-0.01, -0.015, 0.0), (-0.03,) * 3, noise, seed=seed), tmp_path)
-        assert (gd.algorithm, both.algorithm) == ("gd", "gd++") and not (gd.tied or both.tied)
+@pytest.mark.parametrize(("noise", "seed"), repeats([(0.01, 0), (0.0, 0), (0.0, 1), (0.01, 1)], 1))
+def test_different_layers_are_not(noise: float, seed: int, tmp_path: Path) -> None:
+    gd = verdict(network((0.0,) * 3, (-0.03, -0.027, -0.033), noise, seed=seed), tmp_path)
+    both = verdict(network((-0.01, -0.015, 0.0), (-0.03,) * 3, noise, seed=seed), tmp_path)
+    assert (gd.algorithm, both.algorithm) == ("gd", "gd++") and not (gd.tied or both.tied)
 
 
 def test_one_layer_is_not_tied(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from repeats import repeats
 
 from interp.errors import UnreadableFile, UsageError
 from interp.models.tasks import task_of
@@ -62,7 +63,7 @@ class _Stop(BaseException):
     """Stands for Ctrl-C."""
 
 
-@pytest.mark.parametrize("parametrisation", ["diag", "full"])
+@pytest.mark.parametrize("parametrisation", repeats(["diag", "full"], 1))
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, parametrisation):
     plan = recipe(parametrisation, 2, keep=1, scan_iterations=3, search_iterations=6, tolerance=1e-6)
     whole_run: list[str] = []
