@@ -11,7 +11,7 @@ import pickletools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any, cast
 
 from interp.checkpoints.stored import ITEM_SIZES, StoredArray, Stream, row_strides
 
@@ -66,7 +66,7 @@ def read_pickle(file: Stream, persistent: Persistent | None = None) -> Any:
     keeps elsewhere (torch's storages). Raises Damaged, and nothing else, for a stream that makes no sense."""
     machine = _Machine(persistent)
     try:
-        for step, (code, argument, _) in enumerate(pickletools.genops(file)):
+        for step, (code, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], file))):
             if step > _STEP_LIMIT:
                 raise Damaged(f"the pickle has over {_STEP_LIMIT} steps")
             if code.name == "STOP":

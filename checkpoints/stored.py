@@ -62,8 +62,10 @@ class StoredArray:
         """The array on the CPU, in its own dtype. Raises ValueError for one that cannot be read."""
         import torch
 
-        if self.bytes_at is None or self.dtype not in ITEM_SIZES or (problem := self.problem) is not None:
-            raise ValueError(problem if self.bytes_at is not None else f"it is {self.dtype}")
+        if self.bytes_at is None or self.dtype not in ITEM_SIZES:
+            raise ValueError(f"it is {self.dtype}")
+        if (problem := self.problem) is not None:
+            raise ValueError(problem)
         item = ITEM_SIZES[self.dtype]
         dtype = getattr(torch, self.dtype)
         if 0 in self.shape:

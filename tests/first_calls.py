@@ -11,6 +11,7 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from beartype import beartype
@@ -18,7 +19,7 @@ from beartype import beartype
 CALLS = 20
 
 _calls: Counter[tuple[str, str]] = Counter()
-_unchecked: list[Any] = []
+_unchecked: list[FunctionType] = []
 
 
 def first_calls(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,7 +41,7 @@ def begin() -> None:
     """Check every function again, as at the start of a test."""
     _calls.clear()
     while _unchecked:
-        del _unchecked.pop().__no_type_check__
+        _unchecked.pop().__dict__.pop("__no_type_check__", None)
 
 
 def _leave_unchecked(module: str, qualname: str) -> None:
@@ -51,7 +52,7 @@ def _leave_unchecked(module: str, qualname: str) -> None:
     for inside in ("__func__", "fget", "func"):
         found = getattr(found, inside, None) or found
     while found is not None:
-        if callable(found) and hasattr(found, "__dict__"):
-            found.__no_type_check__ = True
+        if isinstance(found, FunctionType):
+            found.__dict__["__no_type_check__"] = True
             _unchecked.append(found)
         found = getattr(found, "__wrapped__", None)

@@ -55,7 +55,6 @@ def test_the_table_as_a_process(probe: Run, tiny: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0].startswith("tiny.safetensors") and "\x1b" not in ended.out
-    assert max(map(len, lines)) <= 80
     assert "above untrained" in ended.out
     for layer in range(3):
         assert any(re.fullmatch(rf"  (w|label)? +{layer}  +-?\d.*\[.*\].*", line) for line in lines)
