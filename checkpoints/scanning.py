@@ -352,8 +352,10 @@ def _npz(source: _Source, archive: zipfile.ZipFile) -> _Found:
             else:
                 objects[key] = _objects(file)
     tree = tree_of(objects)
-    if any(".".join(way) in objects or way in arrays for way in tree.arrays) or not arrays:
-        return _of_tree("npz", tree, source) if not arrays else _refuse_twice(source)
+    if not arrays:
+        return _of_tree("npz", tree, source)
+    if any(".".join(way) in objects or way in arrays for way in tree.arrays):
+        raise UnreadableFile(f"{source.label} holds two arrays of one name; rename one")
     stored = {".".join(way): array for way, array in tree.arrays.items()}
     arrays |= {way: ArrayInfo(shape=array.shape, dtype=array.dtype) for way, array in tree.arrays.items()}
 
@@ -365,10 +367,6 @@ def _npz(source: _Source, archive: zipfile.ZipFile) -> _Found:
 
     others = {name: "" for name in archive.namelist() if not name.endswith(".npy")}
     return _Found("npz", arrays, read, Tree(said=tree.said, left_out={**tree.left_out, **others}))
-
-
-def _refuse_twice(source: _Source) -> _Found:
-    raise UnreadableFile(f"{source.label} holds two arrays of one name; rename one")
 
 
 def _torch_zip(source: _Source, archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> _Found:

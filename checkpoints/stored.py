@@ -78,9 +78,7 @@ class StoredArray:
             raise ValueError("its data end too early")
         if self.swapped and item > 1:
             parts = 2 if self.dtype.startswith("complex") else 1
-            data = (
-                np.frombuffer(data, np.dtype(f"u{item // parts}") if item // parts < 16 else "u8").byteswap().tobytes()
-            )
+            data = np.frombuffer(data, np.dtype(f"u{item // parts}")).byteswap().tobytes()
         return torch.frombuffer(bytearray(data), dtype=dtype).as_strided(self.shape, self.strides).clone()
 
 

@@ -38,7 +38,6 @@ _LOOKS = (
     ("weights", r"(^|[._/])(weight|kernel|w)$|param$|conv"),
 )  # fmt: skip
 _MISREAD = {"norm", "MLP", "attention", "embedding", "read-out", "weights", "another layer of what is used"}
-_DOUBTFUL = {"loss", "config"}
 
 # What the file says of its own network.
 _NOT_LINEAR = r"softmax|relu|gelu|silu|sigmoid|tanh|\belu\b|\bexp\b|gpt|bert|llama|mamba"

@@ -11,6 +11,7 @@ import click
 from interp.checkpoints.reading import Reading
 from interp.cli.running import expect_readable, reading_options, wide_console
 from interp.errors import visible
+from interp.results.plain_data import to_plain
 
 if TYPE_CHECKING:
     from interp.checkpoints.opening import Inspection
@@ -30,7 +31,7 @@ def command(checkpoint: str, spec: Reading, as_json: bool) -> None:
 
     found = inspect_checkpoint(checkpoint, spec)
     if as_json:
-        click.echo(json.dumps(_finite(found.to_dict()), indent=2, allow_nan=False))
+        click.echo(json.dumps(to_plain(found.to_dict()), indent=2, allow_nan=False))
     else:
         _print(found)
 
@@ -80,16 +81,7 @@ def _facts(spec: ModelSpec) -> dict[str, str]:
 
 
 def _json(table: Mapping[str, Any]) -> str:
-    return visible(json.dumps(_finite(dict(table)), ensure_ascii=False), 4000)
-
-
-def _finite(value: Any) -> Any:
-    """JSON data whose numbers are numbers: what is none is null."""
-    if isinstance(value, Mapping):
-        return {str(key): _finite(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(entry) for entry in value]
-    return None if isinstance(value, float) and not abs(value) < float("inf") else value
+    return visible(json.dumps(to_plain(dict(table)), ensure_ascii=False), 4000)
 
 
 def _count(number: int | None, noun: str) -> str:
