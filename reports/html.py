@@ -12,7 +12,7 @@ from typing import Any
 
 from interp import __version__
 from interp.reports.heatmaps import heatmaps
-from interp.reports.numbers import DASH, plain
+from interp.reports.numbers import DASH, listed, plain
 from interp.reports.page import Page, assets, rendered
 from interp.reports.registry import sections_of
 from interp.reports.sections.probes import probe_report_sections
@@ -57,6 +57,7 @@ def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
     """What was analysed."""
     checkpoint = result.checkpoint
     read = f"{'-' if checkpoint.readout_sign < 0 else '+'}{checkpoint.readout_channel}"
+    unused = [f"{plain(name)} ({looks_like})" for name, looks_like in checkpoint.unused.items()]
     return [
         ("file", checkpoint.name),
         ("sha256", checkpoint.sha256),
@@ -67,6 +68,7 @@ def _facts(result: Analysis | ProbeReport) -> list[tuple[str, str]]:
         ("residual stream", _said(checkpoint.residual)),
         ("clip", DASH if checkpoint.clip is None else f"±{checkpoint.clip:g}"),
         ("prediction", f"{read} of {'every token' if checkpoint.keys == 'causal' else 'the query'}"),
+        *([("left out of the file", listed(unused, 12))] if unused else []),
         *((f"task: {name}", value) for name, value in _flat(result.task)),
     ]
 

@@ -203,6 +203,14 @@ def test_preconditioned_descent_has_a_formula_and_its_matrices() -> None:
         assert estimate(entry.refit[0][0], entry.refit_stderr[0][0]) in words
 
 
+def test_arrays_left_out_of_the_file_are_named_where_it_is_described() -> None:
+    analysis = synthetic_analyses.analysis()
+    left = dataclasses.replace(analysis.checkpoint, unused={"norm.<b>": "norm", "step": "scalar"})
+    text = render_report(dataclasses.replace(analysis, checkpoint=left)).text
+    assert "norm.&lt;b&gt; (norm) and step (scalar)" in text and "norm.<b>" not in text
+    assert "left out of the file" not in render_report(analysis).text
+
+
 def test_file_is_written_in_utf8_in_one_step(tmp_path: Path) -> None:
     base = synthetic_analyses.analysis()
     named = dataclasses.replace(base, checkpoint=dataclasses.replace(base.checkpoint, name="caf\udce9-\u03c9.npz"))
