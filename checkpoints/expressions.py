@@ -2,11 +2,14 @@
 
     product := factor (("@" | "*") factor)*        "@" matrix product; "*" needs a number on one side
     factor  := "-" factor | atom ".T"*             ".T" transposes the last two axes
-    atom    := number | "I" | name [ "[" index ("," index)* "]" ] | "pad" "(" product "," number ")" | "(" product ")"
-    index   := integer | "l" | "h"                 "l", "h": the layer and the head being made
+    atom    := number | "I" | name [ "[" index ("," index)* "]" ] | "(" product ")"
+               | "pad" "(" product "," number ")" | ("heads" | "interleaved") "(" product "," integer ")"
+    index   := integer | "l" | "h" | [integer] ":" [integer]     "l", "h": the layer and the head being made
 
 A name is bare (``layers.0.W_q``) or quoted (``'blocks/~/q'``, needed when it holds other characters or ends in ``.T``);
-``{l}`` and ``{h}`` in it stand for the number of the layer and the head. ``pad(A, v)`` is diag(A, v), in blocks.
+``{l}`` and ``{h}`` in it stand for the number of the layer and the head. ``a:b`` is a slice, as in Python.
+``pad(A, v)`` is diag(A, v), in blocks. ``heads(A, n)``, of the rows of n heads one below the other, is those of each
+head; ``heads(A.T, n).T`` of their columns. ``interleaved(A, n)``: the first rows of all heads come first.
 """
 
 from __future__ import annotations
@@ -14,136 +17,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-from interp.checkpoints.grammar import Parser
 from interp.checkpoints.stored import MEMORY
+from interp.checkpoints.weight_tree import (
+    SIDE_BY_SIDE,
+    Name,
+    Node,
+    Product,
+    Scalar,
+    Slice,
+    Unary,
+    leaves,
+    parse,
+    side_by_side,
+    with_heads,
+)
 from interp.errors import LayoutError, did_you_mean
 from interp.models.tensors import Tensor
 
 __all__ = ["BoundExpression", "WeightExpression", "parse_weights"]
 
 
-@dataclass(frozen=True)
-class _Scalar:
-    """``factor`` times the identity of whatever size fits; a plain number when not ``identity``."""
-
-    factor: float
-    identity: bool
-
-
-@dataclass(frozen=True)
-class _Name:
-    pattern: str
-    index: tuple[int | str, ...]
-
-
-@dataclass(frozen=True)
-class _Unary:
-    """``sign`` is "-", ".T" or "pad", which puts ``corner`` below the matrix, to the right."""
-
-    sign: str
-    inner: _Node
-    corner: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Product:
-    sign: str
-    left: _Node
-    right: _Node
-
-
-_Node = _Scalar | _Name | _Unary | _Product
-_GRAMMAR = "tensor names, numbers, I, @, *, -, .T, [l,h,0], pad(A, 1)"
-
-
 def parse_weights(text: str, where: str) -> WeightExpression:
     """Read an expression; ``where`` names it in messages, e.g. "weights.Q". Raises LayoutError."""
-    parser = Parser(text, where, _GRAMMAR)
-    root = _product(parser)
-    parser.finish()
-    return WeightExpression(text=text, where=where, root=root)
-
-
-def _product(parser: Parser) -> _Node:
-    left = _factor(parser)
-    while sign := parser.take("@", "*"):
-        left = _Product(sign, left, _factor(parser))
-    return left
-
-
-def _factor(parser: Parser) -> _Node:
-    parser.deeper()
-    node = _Unary("-", _factor(parser)) if parser.take("-") else _atom(parser)
-    while parser.peek()[0] == "transpose":
-        parser.next += 1
-        node = _Unary(".T", node)
-    parser.depth -= 1
-    return node
-
-
-def _atom(parser: Parser) -> _Node:
-    kind, value = parser.peek()
-    if parser.take("("):
-        inner = _product(parser)
-        parser.need(")")
-        return inner
-    if kind not in ("number", "quoted", "name"):
-        raise parser.error(f"{value!r} is not expected there" if value else "it ends too early")
-    parser.next += 1
-    if kind == "number":
-        return _Scalar(_finite(parser, value), identity=False)
-    if kind == "quoted":
-        return _Name(value[1:-1], _index(parser))
-    name = re.sub(r"(\.T)+$", "", value)
-    if name == "pad" and parser.take("("):
-        return _pad(parser)
-    if name == "I":
-        return _Scalar(1.0, identity=True)
-    node: _Node = _Name(name, () if name != value else _index(parser))
-    for _ in range((len(value) - len(name)) // 2):
-        node = _Unary(".T", node)
-    return node
-
-
-def _pad(parser: Parser) -> _Node:
-    inner = _product(parser)
-    parser.need(",")
-    sign = -1.0 if parser.take("-") else 1.0
-    kind, value = parser.peek()
-    if kind != "number":
-        raise parser.error("the second argument of pad is not a number")
-    parser.next += 1
-    parser.need(")")
-    return _Unary("pad", inner, sign * _finite(parser, value))
-
-
-def _index(parser: Parser) -> tuple[int | str, ...]:
-    if not parser.take("["):
-        return ()
-    items: list[int | str] = []
-    while True:
-        negative = parser.take("-") is not None
-        kind, value = parser.peek()
-        if kind == "number" and value.isdecimal():
-            items.append(-int(value) if negative else int(value))
-        elif kind == "name" and value in ("l", "h") and not negative and value not in items:
-            items.append(value)
-        else:
-            raise parser.error(f"{value!r} is no index")
-        parser.next += 1
-        if not parser.take(","):
-            parser.need("]")
-            return tuple(items)
-
-
-def _finite(parser: Parser, text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise parser.error(f"{text} is too large")
-    return value
+    return WeightExpression(text=text, where=where, root=parse(text, where))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,19 +51,21 @@ class WeightExpression:
 
     text: str
     where: str
-    root: _Node
+    root: Node
 
     def bind(self, shapes: Mapping[str, tuple[int, ...]]) -> BoundExpression:
         """Find the tensors it names among ``shapes``; raises LayoutError for one that is not there."""
         names: dict[str, dict[tuple[int, int], str]] = {}
         extents: dict[str, dict[str, int]] = {"l": {}, "h": {}}  # how many, by who says so
-        for leaf in _leaves(self.root):
+        for leaf in leaves(self.root):
             found = names.setdefault(leaf.pattern, self._matches(leaf.pattern, shapes))
             for axis, letter in enumerate("lh"):
                 if "{" + letter + "}" in leaf.pattern:
                     extents[letter][leaf.pattern] = len({key[axis] for key in found})
             if leaf.index:
                 self._check_index(leaf, {shapes[name] for name in found.values()}, extents)
+        for n in side_by_side(self.root):
+            extents["h"][f"side by side, {n}"] = n
         counts = {}
         for letter, said in extents.items():
             if len(set(said.values())) > 1:
@@ -175,6 +76,10 @@ class WeightExpression:
                 )
             counts[letter] = next(iter(said.values()), None)
         return BoundExpression(expression=self, names=names, layers=counts["l"], heads=counts["h"])
+
+    def with_heads(self, sign: str, count: int) -> WeightExpression:
+        """The same with ``count`` heads side by side, laid out as ``sign`` of ``SIDE_BY_SIDE`` says."""
+        return replace(self, root=with_heads(self.root, sign, count))
 
     def _matches(self, pattern: str, shapes: Iterable[str]) -> dict[tuple[int, int], str]:
         """The tensors a pattern stands for, by (layer, head) counted from 0; without {l} or {h} that number is 0."""
@@ -208,7 +113,7 @@ class WeightExpression:
             )
         return {(i - first[0], j - first[1]): name for (i, j), name in numbered.items()}
 
-    def _check_index(self, leaf: _Name, shapes: set[tuple[int, ...]], extents: dict[str, dict[str, int]]) -> None:
+    def _check_index(self, leaf: Name, shapes: set[tuple[int, ...]], extents: dict[str, dict[str, int]]) -> None:
         for shape in shapes:
             if len(leaf.index) > len(shape):
                 raise LayoutError(
@@ -247,7 +152,7 @@ class BoundExpression:
         values: list[Tensor] = []
         for layer, head in product(range(self.layers or 1), range(self.heads or 1)):
             value = self._value(self.expression.root, tensors, layer, head)
-            if isinstance(value, _Scalar):
+            if isinstance(value, Scalar):
                 if not value.identity:
                     raise self._error("it is a number, expected a matrix")
                 return value.factor
@@ -267,51 +172,62 @@ class BoundExpression:
     def _error(self, reason: str) -> LayoutError:
         return LayoutError(f"{self.expression.where} = {self.expression.text!r}: {reason}")
 
-    def _value(self, node: _Node, tensors: Mapping[str, Tensor], layer: int, head: int) -> Tensor | _Scalar:
+    def _value(self, node: Node, tensors: Mapping[str, Tensor], layer: int, head: int) -> Tensor | Scalar:
         match node:
-            case _Scalar():
+            case Scalar():
                 return node
-            case _Name():
+            case Name():
                 found = self.names[node.pattern]
                 key = (layer if "{l}" in node.pattern else 0, head if "{h}" in node.pattern else 0)
                 places = {"l": layer, "h": head}
-                return tensors[found[key]][tuple(places[i] if isinstance(i, str) else i for i in node.index)]
-            case _Unary():
-                return self._unary(node, self._value(node.inner, tensors, layer, head))
-            case _Product():
+                return tensors[found[key]][tuple(_place(item, places) for item in node.index)]
+            case Unary():
+                inner = self._value(node.inner, tensors, layer, head)
+                return self._of_head(node, inner, head) if node.sign in SIDE_BY_SIDE else self._unary(node, inner)
+            case Product():
                 left = self._value(node.left, tensors, layer, head)
                 return self._multiply(node.sign, left, self._value(node.right, tensors, layer, head))
 
-    def _unary(self, node: _Unary, inner: Tensor | _Scalar) -> Tensor | _Scalar:
-        if isinstance(inner, _Scalar):
+    def _unary(self, node: Unary, inner: Tensor | Scalar) -> Tensor | Scalar:
+        if isinstance(inner, Scalar):
             if node.sign == "pad":
                 raise self._error("pad needs a tensor, whose size is known")
-            return _Scalar(-inner.factor, inner.identity) if node.sign == "-" else inner
+            return Scalar(-inner.factor, inner.identity) if node.sign == "-" else inner
         if node.sign == "-":
             return -inner
         matrix = self._matrix(inner, node.sign)
         if node.sign == ".T":
             return matrix.mT
         padded = matrix.new_zeros(*matrix.shape[:-2], matrix.shape[-2] + 1, matrix.shape[-1] + 1)
-        padded[..., :-1, :-1], padded[..., -1, -1] = matrix, node.corner
+        padded[..., :-1, :-1], padded[..., -1, -1] = matrix, node.value
         return padded
+
+    def _of_head(self, node: Unary, inner: Tensor | Scalar, head: int) -> Tensor:
+        if isinstance(inner, Scalar):
+            raise self._error(f"{node.sign} needs a tensor, whose size is known")
+        rows, n = self._matrix(inner, node.sign).shape[-2], int(node.value)
+        if rows % n:
+            raise self._error(f"{rows} rows are not those of {n} heads side by side")
+        return (
+            inner[..., head * rows // n : (head + 1) * rows // n, :] if node.sign == "heads" else inner[..., head::n, :]
+        )
 
     def _matrix(self, value: Tensor, operation: str) -> Tensor:
         if value.ndim < 2:
             raise self._error(f"{operation} needs a matrix, got shape {tuple(value.shape)}")
         return value
 
-    def _multiply(self, sign: str, left: Tensor | _Scalar, right: Tensor | _Scalar) -> Tensor | _Scalar:
-        numbers = [isinstance(side, _Scalar) and not side.identity for side in (left, right)]
+    def _multiply(self, sign: str, left: Tensor | Scalar, right: Tensor | Scalar) -> Tensor | Scalar:
+        numbers = [isinstance(side, Scalar) and not side.identity for side in (left, right)]
         if sign == "*" and not any(numbers):
             raise self._error("* needs a number on one side; the matrix product is @")
         if sign == "@" and any(numbers):
             raise self._error("@ needs matrices on both sides; a number multiplies with *")
-        if isinstance(left, _Scalar):
-            if isinstance(right, _Scalar):
-                return _Scalar(left.factor * right.factor, left.identity or right.identity)
+        if isinstance(left, Scalar):
+            if isinstance(right, Scalar):
+                return Scalar(left.factor * right.factor, left.identity or right.identity)
             return left.factor * right
-        if isinstance(right, _Scalar):
+        if isinstance(right, Scalar):
             return right.factor * left
         left, right = self._matrix(left, "@"), self._matrix(right, "@")
         # Asked of shapes alone first, where a product of any size costs nothing.
@@ -327,12 +243,7 @@ def _filled(pattern: str, layer: int, head: int) -> str:
     return pattern.replace("{l}", str(layer)).replace("{h}", str(head))
 
 
-def _leaves(node: _Node) -> list[_Name]:
-    match node:
-        case _Name():
-            return [node]
-        case _Product():
-            return _leaves(node.left) + _leaves(node.right)
-        case _Unary():
-            return _leaves(node.inner)
-    return []
+def _place(item: int | str | Slice, places: Mapping[str, int]) -> int | slice:
+    if isinstance(item, Slice):
+        return slice(item.start, item.stop)
+    return places[item] if isinstance(item, str) else item

@@ -117,6 +117,48 @@ def test_layers_and_heads_by_index() -> None:
     np.testing.assert_array_equal(matrix("A[l]", {"A": stack[0]}), stack[0].numpy())
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("W[1:, :2].T @ W[1:, :2]", ARRAYS["W"][1:, :2].T @ ARRAYS["W"][1:, :2]),
+        ("W[:, -2:] @ W[:-1, :]", ARRAYS["W"][:, -2:] @ ARRAYS["W"][:-1]),
+        ("stack[1, 0:3]", ARRAYS["stack"][1]),
+        ("stack[-1, :, 0:2].T @ W", ARRAYS["stack"][1][:, :2].T @ ARRAYS["W"]),
+    ],
+)
+def test_slices_are_those_of_numpy(text: str, expected: np.ndarray[Any, Any]) -> None:
+    np.testing.assert_allclose(matrix(text)[0, 0], expected, rtol=1e-14)
+
+
+def test_heads_side_by_side() -> None:
+    """Four heads of key size 2 in one 8 x 5 matrix, against einsum over an axis of heads."""
+    q, k, v, o = _random.normal(size=(4, 2, 8, 5))
+    tensors = {
+        f"{name}{layer}": torch.tensor(value[layer])
+        for name, value in zip("qkvo", (q, k, v, o), strict=True)
+        for layer in range(2)
+    }
+    split = [value.reshape(2, 4, 2, 5) for value in (q, k, v, o)]
+    made = matrix("heads(q{l}, 4).T @ heads(k{l}, 4)", tensors)
+    np.testing.assert_allclose(made, np.einsum("lhka,lhkb->lhab", split[0], split[1]), rtol=1e-13)
+    columns = matrix("heads(o{l}.T.T, 4).T @ heads(v{l}, 4)", tensors)
+    np.testing.assert_allclose(columns, np.einsum("lhka,lhkb->lhab", split[3], split[2]), rtol=1e-13)
+    for layout, axes in (("heads", "lhkd"), ("interleaved", "lkhd")):
+        q_of, k_of = (f"{layout}(q{{l}}, 4).T", f"{layout}(k{{l}}, 4)")
+        expected = np.einsum(
+            f"{axes[:-1]}a,{axes[:-1]}b->lhab",
+            q.reshape(2, *(4 if a == "h" else 2 for a in axes[1:3]), 5),
+            k.reshape(2, *(4 if a == "h" else 2 for a in axes[1:3]), 5),
+        )
+        np.testing.assert_allclose(matrix(f"{q_of} @ {k_of}", tensors), expected, rtol=1e-13)
+        shapes = {name: tuple(value.shape) for name, value in tensors.items()}
+        for text in ("q{l}.T @ k{l}", "heads(q{l}, 2).T @ heads(k{l}, 2)", "2 * (q{l}.T @ (0.5 * k{l}))"):
+            said = parse_weights(text, "weights.Q").with_heads(layout, 4).bind(shapes).evaluate(tensors)
+            assert isinstance(said, torch.Tensor)
+            np.testing.assert_allclose(said.numpy(), expected, rtol=1e-13)
+    np.testing.assert_allclose(made.sum(1), matrix("q{l}.T @ k{l}", tensors)[:, 0], rtol=1e-12)
+
+
 @pytest.mark.parametrize(("shape", "expected"), [((D, D), (1, 1)), ((5, D, D), (5, 1)), ((5, 2, D, D), (5, 2))])
 def test_axes_in_front_are_layers_then_heads(shape: tuple[int, ...], expected: tuple[int, int]) -> None:
     value = matrix("A", {"A": torch.arange(math.prod(shape), dtype=torch.float64).reshape(shape)})
@@ -160,10 +202,19 @@ def test_a_stack_of_heads_in_each_layer() -> None:
         ("pad(W, W)", "not a number"),
         ("pad(I, 1)", "pad needs a tensor"),
         ("pad(W, 1) @ W", r"\(4, 4\) and \(3, 3\) do not multiply"),
+        ("heads(W, 0)", "no number of heads"),
+        ("heads(W, 1.5)", "no number of heads"),
+        ("heads(W, W)", "not a number"),
+        ("heads(I, 2)", "heads needs a tensor"),
+        ("heads(W, 2)", "3 rows are not those of 2 heads"),
+        ("heads(heads(W, 3), 1)", "the number of heads differs"),
+        ("W[1:-]", "no index"),
+        ("W[2:1, :]", "expected a matrix"),
+        ("W[::2]", "':' is not expected|is missing"),
         ("__import__('os')", r"'\(' is not expected|names the tensor"),
         ("W; W", "makes no sense"),
         ("W.__class__", "names the tensor 'W.__class__'"),
-        ("lambda: W", "makes no sense"),
+        ("lambda: W", "':' is not expected"),
         ("1e999 * W", "too large"),
         ("(" * 5000 + "W" + ")" * 5000, "expected at most 1000"),
         ("(" * 400 + "W" + ")" * 400, "nests deeper"),
@@ -190,7 +241,7 @@ def test_a_missing_layer_is_an_error_not_a_smaller_model() -> None:
 
 
 @settings(max_examples=300)
-@given(text=st.text(alphabet="W stack.T@*-+()[],lhI01.5e'\"{}pad_D/sqrt", max_size=30) | st.text(max_size=20))
+@given(text=st.text(alphabet="W stack.T@*-+()[],:lhI01.5e'\"{}padehs_D/sqrt", max_size=30) | st.text(max_size=20))
 def test_whatever_is_typed_gives_a_value_or_a_layout_error(text: str) -> None:
     for read in (lambda: evaluate(text), lambda: number(text, "task.dim", 5)):
         try:
