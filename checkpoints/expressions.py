@@ -77,6 +77,11 @@ class WeightExpression:
             counts[letter] = next(iter(said.values()), None)
         return BoundExpression(expression=self, names=names, layers=counts["l"], heads=counts["h"])
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether it says of heads that they lie side by side."""
+        return bool(side_by_side(self.root))
+
     def with_heads(self, sign: str, count: int) -> WeightExpression:
         """The same with ``count`` heads side by side, laid out as ``sign`` of ``SIDE_BY_SIDE`` says."""
         return replace(self, root=with_heads(self.root, sign, count))

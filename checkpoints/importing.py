@@ -15,14 +15,18 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from interp.checkpoints.arrays import FLOATS, ArrayFile
 from interp.checkpoints.expressions import BoundExpression, WeightExpression, parse_weights
 from interp.checkpoints.grammar import number
+from interp.checkpoints.slips import HeadLayout
 from interp.checkpoints.stored import MEMORY
+from interp.checkpoints.weight_tree import SIDE_BY_SIDE
 from interp.errors import LayoutError, UnreadableFile, UsageError, did_you_mean
 from interp.models.specification import ModelSpec
 from interp.models.tensors import Tensor
@@ -31,6 +35,7 @@ from interp.models.transformer import LinearTransformer, check_shapes
 __all__ = ["Import", "Layout", "builtin_layouts", "detect", "read_description", "task_fields"]
 
 SPEC_FILE = "spec file"  # the name of a layout that is not built in
+MOST_HEADS = 16  # that are looked for side by side
 _SIZE_LIMIT = 1_000_000  # bytes of a description
 _OF_D = ("dim", "context", "weight_std")  # of a task: may depend on D
 _FIELDS = {"tokens", "attention", "residual", "clip", "loops", "readout", "task", "provenance"}
@@ -126,6 +131,28 @@ class Import:
         else:
             notes.append(f"Q and P are kept in float64: as {self.dtype} they would be rounded")
         return LinearTransformer.unrolled(self.spec, {"Q": q.contiguous(), "P": p.contiguous()}), tuple(notes)
+
+    def head_layouts(self) -> tuple[HeadLayout, ...]:
+        """The other ways in which heads can lie side by side in the file's matrices, and the models read so. There are
+        none where the description tells heads apart in another way."""
+        expressions = (self.layout.Q, self.layout.P)
+        if self.shape[1] > 1 and not all(expression.side_by_side for expression in expressions):
+            return ()
+        shapes = {name: info.shape for name, info in self.arrays.arrays.items()}
+        loaded = {name: tensor.double() for name, tensor in self.arrays.load(self.used).items()}
+        own, _ = _matrices(self.Q, self.P, loaded)
+        found: list[HeadLayout] = []
+        for count, sign in product(range(1, MOST_HEADS + 1), SIDE_BY_SIDE):
+            said_Q, said_P = (expression.with_heads(sign, count) for expression in expressions)
+            if said_Q.root == self.layout.Q.root or said_P.root == self.layout.P.root:
+                continue
+            with suppress(LayoutError):  # the rows are not those of so many heads
+                q, p = _matrices(said_Q.bind(shapes), said_P.bind(shapes), loaded)
+                if not (q.shape == own.shape and q.equal(own)):
+                    weights = {"Q": q.contiguous(), "P": p.contiguous()}
+                    words = f"{count} head{'s' * (count > 1)} side by side, {sign}(…, {count}) in the description"
+                    found.append((words, LinearTransformer.unrolled(self.spec, weights)))
+        return tuple(found)
 
 
 def builtin_layouts() -> dict[str, Layout]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,8 +15,9 @@ from interp.checkpoints.arrays import ArrayFile, file_sha256
 from interp.checkpoints.canonical import CanonicalHeader, canonical_header
 from interp.checkpoints.importing import Import, Layout, detect, read_description, task_fields
 from interp.checkpoints.locating import locate
-from interp.checkpoints.reading import Described, Reading
+from interp.checkpoints.reading import Described, Reading, Verified
 from interp.checkpoints.scanning import scan
+from interp.checkpoints.slips import Slip, slips
 from interp.checkpoints.unused import Doubt, Unused, biases_of_size, contradictions, refuse, unused_arrays
 from interp.errors import LayoutError, visible
 from interp.models.specification import ModelSpec
@@ -39,6 +40,12 @@ class Checkpoint:
     notes: tuple[str, ...]  # what was unwrapped, assumed, converted or overridden
     read_by: str | None = None  # of --spec: the SHA-256 of the file, or the name of a built-in layout
     unused: tuple[Unused, ...] = ()  # arrays of the file that are no part of the model
+    verified: Verified | None = None  # against the network's own outputs
+    source: Import | None = None  # of a foreign file
+
+    def slips(self) -> Iterator[Slip]:
+        """The readings of the file that are one slip away."""
+        return slips(self.model, () if self.source is None else self.source.head_layouts())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +82,8 @@ def open_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -
     holds ``[task]`` alone sets the task, also of a canonical file. A ``Reading`` also says what may be left out.
 
     Raises UnreadableFile (damaged or unsafe), LayoutError (not known what the tensors mean, or a part of the network
-    would be left out), UsageError (no such zoo model or description).
+    would be left out), UsageError (no such zoo model or description), CheckFailed (the network's own outputs are
+    others).
     """
     name, path = locate(reference)
     reading = Reading.of(spec)
@@ -84,7 +92,7 @@ def open_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -
     biases = biases_of_size(arrays, found.unused, found.used)
     refuse(visible(str(path), 300), (*(u for u in found.unused if u.misread), *biases, *found.doubts), reading.ignore)
     model, notes = found.load()
-    return Checkpoint(
+    opened = Checkpoint(
         model=model,
         name=name,
         sha256=arrays.sha256(),
@@ -93,7 +101,14 @@ def open_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -
         notes=tuple(visible(note, NOTE_LIMIT) for note in (*arrays.notes, *found.notes, *notes)),
         read_by=file_sha256(reading.spec) if reading.spec and Path(reading.spec).exists() else reading.spec,
         unused=found.unused,
+        source=found.source if isinstance(found.source, Import) else None,
     )
+    if reading.verify is None:
+        return opened
+    from interp.checkpoints.verification import read_pairs, verify  # imports torch
+
+    verified = verify(read_pairs(reading.verify, model), model, found.source.dtype, opened.slips())
+    return replace(opened, verified=verified, notes=(*opened.notes, verified.words))
 
 
 def inspect_checkpoint(reference: str | os.PathLike[str], spec: Described = None) -> Inspection:

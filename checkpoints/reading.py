@@ -1,11 +1,11 @@
-"""How the user says that a file is to be read."""
+"""How the user says that a file is to be read, and whether it was read so that it runs as its network."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 
-__all__ = ["Described", "Reading"]
+__all__ = ["Described", "Reading", "Verified"]
 
 
 @dataclass(frozen=True)
@@ -14,10 +14,13 @@ class Reading:
 
     ``ignore``: patterns of the names of arrays, and of what the file says of its network, that may be left out although
     the analysis would be false if they did anything.
+
+    ``verify``: a file of inputs and the network's own outputs (``interp.checkpoints.verification``).
     """
 
     spec: str | None = None
     ignore: tuple[str, ...] = ()
+    verify: str | None = None
 
     @classmethod
     def of(cls, given: Described) -> Reading:
@@ -26,3 +29,18 @@ class Reading:
 
 
 Described = str | os.PathLike[str] | Reading | None
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How a reading compares with a network's own outputs: the largest error, as a share of the largest output."""
+
+    prompts: int
+    error: float
+
+    @property
+    def words(self) -> str:
+        return (
+            f"verified: the outputs differ from the network's own by at most {self.error:.1g} of the largest, on "
+            f"{self.prompts} prompts"
+        )

@@ -33,23 +33,28 @@ __all__ = ["Source", "analyse", "emit", "explore", "identify", "open_checkpoint"
 Source = str | PathLike[str] | Checkpoint
 
 
-def open_checkpoint(source: Source, spec: str | PathLike[str] | None = None, ignore: Sequence[str] = ()) -> Checkpoint:
+def open_checkpoint(
+    source: Source,
+    spec: str | PathLike[str] | None = None,
+    ignore: Sequence[str] = (),
+    verify: str | PathLike[str] | None = None,
+) -> Checkpoint:
     """Read a checkpoint: a path or ``zoo:NAME``. ``spec`` is a TOML description of a file of another layout.
     ``ignore``: patterns, such as "norm*", of arrays that the description leaves out because they do nothing.
+    ``verify``: an ``.npz`` file of the network's own "inputs" and "outputs"; the reading must have the same outputs.
 
     Its ``model`` has Q and P, (layer, head, D, D): a layer moves e_i by s * sum_h sum_j (e_i^T Q_h e_j) P_h e_j.
     Raises UnreadableFile for a damaged or unsafe file, LayoutError where it is not known what the tensors mean,
-    UsageError for a name or description that is not there.
+    UsageError for a name or description that is not there, CheckFailed where the network's own outputs are others.
 
     >>> from interp import open_checkpoint
     >>> tuple(open_checkpoint("zoo:lsa-1").model.Q.shape)
     (1, 2, 40, 40)
     """
-    return (
-        source
-        if isinstance(source, Checkpoint)
-        else _open_checkpoint(source, Reading(None if spec is None else fspath(spec), tuple(ignore)))
-    )
+    if isinstance(source, Checkpoint):
+        return source
+    described, pairs = (None if path is None else fspath(path) for path in (spec, verify))
+    return _open_checkpoint(source, Reading(described, tuple(ignore), pairs))
 
 
 def analyse(checkpoint: Source, prompts: int = DEFAULT_PROMPTS, seed: int = 0) -> Analysis:

@@ -13,9 +13,9 @@ from interp.cli.running import (
     json_option,
     print_result,
     prompts_option,
-    reading_options,
     run_command,
     table_options,
+    verified_reading_options,
     working,
     write_results,
 )
@@ -27,7 +27,7 @@ PROMPTS = prompts_option("How many prompts: half fitted on, half scored on.")
 
 @click.command("analyse")
 @click.argument("checkpoint")
-@reading_options
+@verified_reading_options
 @REPORT
 @json_option(" instead of tables")
 @PROMPTS

@@ -7,7 +7,7 @@ import json
 import click
 
 from interp.checkpoints.reading import Reading
-from interp.cli.running import SEED, expect_readable, expect_writable, reading_options, run_command, working
+from interp.cli.running import SEED, expect_readable, expect_writable, run_command, verified_reading_options, working
 from interp.errors import CheckFailed, UsageError, visible
 
 __all__ = ["command"]
@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.argument("checkpoint")
 @click.option("--golden", required=True, metavar="FILE", help="The golden JSON file.")
 @click.option("--update", is_flag=True, help="Write the golden file from this checkpoint instead of comparing.")
-@reading_options
+@verified_reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--prompts", type=int, help="How many prompts (with --update; else those of the golden file).")
 @click.option("--seed", type=SEED, help="Seed (with --update; else that of the golden file).")

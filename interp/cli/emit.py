@@ -13,8 +13,8 @@ from interp.cli.running import (
     expect_readable,
     expect_writable,
     prompts_option,
-    reading_options,
     run_command,
+    verified_reading_options,
     working,
 )
 from interp.errors import CheckFailed
@@ -27,7 +27,7 @@ __all__ = ["command"]
 @click.argument("checkpoint")
 @click.option("--to", "form", type=click.Choice(list(LANGUAGES)), required=True, help="What to write.")
 @click.option("--out", metavar="FILE", help="Where to write it [default: to standard output].")
-@reading_options
+@verified_reading_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: the certificate, and the text.")
 @prompts_option("To identify on, and of every kind in the certificate (of linear dynamics at most 512).")
 @SEED_OPTION

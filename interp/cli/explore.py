@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from interp.checkpoints.reading import Reading
-from interp.cli.running import expect_readable, expect_writable, reading_options, run_command, working
+from interp.cli.running import expect_readable, expect_writable, run_command, verified_reading_options, working
 
 __all__ = ["command", "open_page"]
 
 
 @click.command("explore")
 @click.argument("checkpoints", nargs=-1, required=True, metavar="CHECKPOINT [CHECKPOINT_B | MORE STEPS...]")
-@reading_options
+@verified_reading_options
 @click.option("--out", metavar="OUT.html", default="explorer.html", show_default=True, help="The page to write.")
 @click.option("--open", "opened", is_flag=True, help="Open the page in the browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document: coefficients, counts, hashes.")

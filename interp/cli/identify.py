@@ -6,14 +6,14 @@ import click
 
 from interp.checkpoints.reading import Reading
 from interp.cli.analyse import PROMPTS, analyse_checkpoint
-from interp.cli.running import SEED_OPTION, TableFolders, json_option, reading_options, table_options
+from interp.cli.running import SEED_OPTION, TableFolders, json_option, table_options, verified_reading_options
 
 __all__ = ["command"]
 
 
 @click.command("identify")
 @click.argument("checkpoint")
-@reading_options
+@verified_reading_options
 @json_option(" instead of tables")
 @PROMPTS
 @SEED_OPTION

@@ -30,6 +30,7 @@ COMMANDS = {
     "sweep": ("interp.cli.sweep", "Analyse many checkpoints: one document each, and a table."),
     "train": ("interp.cli.train", "Train a model from a recipe."),
     "unroll": ("interp.cli.unroll", "Print the implicit linear model of every layer."),
+    "verify-template": ("interp.cli.verify_template", "Write the Python that makes a file for --verify."),
     "zoo": ("interp.cli.zoo", "List the trained models that ship with this package."),
 }
 

@@ -15,9 +15,9 @@ from interp.cli.running import (
     json_option,
     print_result,
     prompts_option,
-    reading_options,
     run_command,
     table_options,
+    verified_reading_options,
     working,
     write_results,
 )
@@ -42,7 +42,7 @@ __all__ = ["command", "numbers"]
     metavar="NAME",
     help="sound, or as published: akyurek (minutes), mesa; repeatable. Default: sound, and mesa where it applies.",
 )
-@reading_options
+@verified_reading_options
 @REPORT
 @json_option(" instead of a table")
 @prompts_option("How many prompts, in constant memory.")

@@ -43,6 +43,7 @@ __all__ = [
     "run_command",
     "table_options",
     "use_one_thread",
+    "verified_reading_options",
     "wide_console",
     "working",
     "write_results",
@@ -146,14 +147,26 @@ IGNORE_OPTION = click.option(
 )
 
 
+VERIFY_OPTION = click.option(
+    "--verify",
+    metavar="PAIRS.npz",
+    help="Inputs and the network's own outputs, to check the reading; see verify-template.",
+)
+
+
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options --spec and --ignore of a command that reads checkpoints, which gets them as ``spec``."""
 
     @functools.wraps(command)
-    def with_reading(*, spec: str | None, ignore: tuple[str, ...], **rest: Any) -> Any:
-        return command(spec=Reading(spec, ignore), **rest)
+    def with_reading(*, spec: str | None, ignore: tuple[str, ...], verify: str | None = None, **rest: Any) -> Any:
+        return command(spec=Reading(spec, ignore, verify), **rest)
 
     return SPEC_OPTION(IGNORE_OPTION(with_reading))
+
+
+def verified_reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Those, and --verify."""
+    return VERIFY_OPTION(reading_options(command))
 
 
 REPORT = click.option("--report", metavar="OUT.html", help="Also write one offline HTML file.")

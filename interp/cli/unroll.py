@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from interp.checkpoints.reading import Reading
-from interp.cli.running import SEED, expect_readable, reading_options, use_one_thread
+from interp.cli.running import SEED, expect_readable, use_one_thread, verified_reading_options
 from interp.errors import LayoutError, UsageError
 
 __all__ = ["command"]
@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 @click.command("unroll")
 @click.argument("checkpoint")
-@reading_options
+@verified_reading_options
 @click.option("--prompts", type=click.IntRange(1, 10_000), default=1, show_default=True, help="How many to unroll.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Fixes the prompts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
